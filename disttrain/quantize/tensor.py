@@ -102,6 +102,15 @@ class QuantizedTensor(Tensor):
     def element_size(self) -> int:
         return self.kind.itemsize
 
+    def stride(self, dim: int | None = None) -> Any:
+        """How the integers lie, in elements."""
+        return self.levels.stride(dim)
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the integers lie in order."""
+        how = {} if memory_format is None else {"memory_format": memory_format}
+        return bool(self.levels.is_contiguous(**how))
+
     def meta(self) -> tuple[tuple[int, ...], np.dtype]:
         return self.levels.meta()[0], _QuantizedArray.dtype
 
@@ -239,10 +248,11 @@ def made(levels: Tensor, grid: Grid, kind: qtype) -> QuantizedTensor:
 
 
 # --- operations ----------------------------------------------------------------------------------
-_MOVES = "reshape permute expand getitem flip roll take clone to_copy unbind split as_strided"
+_MOVES = "reshape permute expand getitem flip roll take gather clone to_copy unbind split as_strided"
 # On their argument's grid: what these give is on it, or is rounded to it.
 _SAME = """relu clip max_pool avg_pool mean amax amin maximum minimum where pad_constant sort
-abs eq ne lt le gt ge isnan isinf isfinite argmax argmin"""
+abs eq ne lt le gt ge isnan isinf isfinite argmax argmin argsort top_places gelu local_product
+avg_pool_spread"""
 _FIXED = {"sigmoid": (1 / 256, 0), "tanh": (2 / 256, 128)}  # grids for what they can give (quint8)
 
 

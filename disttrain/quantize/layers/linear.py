@@ -77,7 +77,7 @@ class DynamicRowsLinear(WeightOnlyLinear):
     def forward(self, input: Tensor) -> Tensor:
         x = fitting(self, input)
         out: Tensor = prim.dynamic_linear(
-            x, self.int8_weight, self.weight_scale, self.weight_sums, self.bias,
+            x, self.int8_weight, self.weight_scale, self.sums(), self.bias,
             own=x.ndim - 1, **_ROWS,
         )  # fmt: skip
         return out
@@ -122,7 +122,7 @@ class DynamicLinear(_Linear):
         if self.dtype is float16:
             return F.linear(x, self.float16_weight.to(x.dtype), self.float_bias)
         out: Tensor = prim.dynamic_linear(
-            x, self.int8_weight, self.weight_scale, self.weight_sums, self.float_bias, **_FULL
+            x, self.int8_weight, self.weight_scale, self.sums(), self.float_bias, **_FULL
         )
         return out
 
@@ -181,7 +181,7 @@ class Linear(Output, _Linear):
                 f"in_features={self.in_features}"
             )
         out = prim.integer_linear(
-            given.levels, self.int8_weight, self.weight_scale, self.weight_sums, self.float_bias,
+            given.levels, self.int8_weight, self.weight_scale, self.sums(), self.float_bias,
             x_scale=float(given.grid.scale), x_zero=int(given.grid.zero),
         )  # fmt: skip
         return self.rounded(out, self.relu)

@@ -42,7 +42,7 @@ class Product(Int8Weight):
     def forward(self, x: Tensor, b: Tensor | None) -> Tensor:
         """``x`` times the weight, and ``b``."""
         out: Tensor = prim.dynamic_linear(
-            x, self.int8_weight, self.weight_scale, self.weight_sums, b, **_GRID
+            x, self.int8_weight, self.weight_scale, self.sums(), b, **_GRID
         )
         return out
 

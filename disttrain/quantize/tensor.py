@@ -120,6 +120,11 @@ class QuantizedTensor(Tensor):
         out.levels, out.grid, out.kind = levels, self.grid, self.kind
         return out
 
+    def rounded_as(self, x: Tensor) -> Self:
+        """The numbers of ``x`` on this grid."""
+        self._is_per(None, "operations")
+        return self.with_levels(self.grid.levels(x, self.kind))
+
     def qscheme(self) -> Any:
         """How the grid lies."""
         if self.grid.axis is None:
@@ -248,10 +253,12 @@ def made(levels: Tensor, grid: Grid, kind: qtype) -> QuantizedTensor:
 
 
 # --- operations ----------------------------------------------------------------------------------
-_MOVES = "reshape permute expand getitem flip roll take gather clone to_copy unbind split as_strided"
+_MOVES = (
+    "reshape permute expand getitem flip roll take gather clone to_copy unbind split as_strided"
+)
 # On their argument's grid: what these give is on it, or is rounded to it.
 _SAME = """relu clip max_pool avg_pool mean amax amin maximum minimum where pad_constant sort
-abs eq ne lt le gt ge isnan isinf isfinite argmax argmin argsort top_places gelu local_product
+abs eq ne lt le gt ge isnan isinf isfinite argmax argmin argsort top_places gelu
 avg_pool_spread"""
 _FIXED = {"sigmoid": (1 / 256, 0), "tanh": (2 / 256, 128)}  # grids for what they can give (quint8)
 
@@ -268,9 +275,7 @@ def _on_same(prim: Primitive, *args: Any, **params: Any) -> Any:
     if x.grid.axis is not None:
         raise _missing(prim, "with a grid for each channel")
     out = prim(*map(floats, args), **params)
-    if out.dtype.is_floating_point:
-        return x.with_levels(x.grid.levels(out, x.kind))
-    return out
+    return x.rounded_as(out) if out.dtype.is_floating_point else out
 
 
 def _fixed(prim: Primitive, x: QuantizedTensor, **params: Any) -> QuantizedTensor:

@@ -59,9 +59,7 @@ class _Mark:
 
     def is_of(self, x: Tensor) -> bool:
         """Whether ``x`` is that tensor, and nothing was written to it."""
-        return (
-            self.source is not None and self.source() is x and x._version == self.version
-        )
+        return self.source is not None and self.source() is x and x._version == self.version
 
     def __reduce__(self) -> tuple:
         return _Mark, ()

@@ -29,3 +29,39 @@ def test_drawn_cases(name):
     finally:
         torch.set_num_threads(count)
     assert not wrong, f"{len(wrong)} differ:\n" + "\n".join(wrong[:20])
+
+
+@pytest.mark.peer
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_in_training_with_rounding_goes_over():
+    """PyTorch's state dict of it loads here, strictly, and the model computes the same."""
+    import torch
+
+    import disttrain as dt
+    from disttrain import quantize
+
+    def prepared(library, package):
+        torch.manual_seed(0)
+        nn = library.nn
+        model = nn.Sequential(
+            package.QuantStub(), nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(),
+            nn.Conv2d(4, 3, 2, bias=False), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(27, 5),
+            package.DeQuantStub(),
+        ).train()  # fmt: skip
+        model = package.fuse_modules_qat(model, [["1", "2", "3"], ["4", "5"]])
+        model.qconfig = package.get_default_qat_qconfig("onednn")
+        return package.prepare_qat(model)
+
+    theirs, ours = prepared(torch, torch.ao.quantization), prepared(dt, quantize)
+    step = torch.optim.SGD(theirs.parameters(), 0.05)
+    for _ in range(3):
+        theirs(torch.randn(8, 2, 6, 6)).square().mean().backward()
+        step.step()
+    state = {name: dt.tensor(t.detach().numpy()) for name, t in theirs.state_dict().items()}
+    ours.load_state_dict(state)
+    assert [n for n, _ in ours.named_parameters()] == [n for n, _ in theirs.named_parameters()]
+    x = torch.randn(4, 2, 6, 6)
+    for package, model in ((torch.ao.quantization, theirs), (quantize, ours)):
+        model.eval().apply(package.disable_observer)
+    want, found = theirs(x).detach().numpy(), ours(dt.tensor(x.numpy())).detach().numpy()
+    assert abs(want - found).max() < 1e-5

@@ -8,7 +8,7 @@ from typing import Any
 from ... import ops
 from ...core import Tensor
 from ...core.types.dtypes import float16
-from ...errors import DTypeError, ShapeError
+from ...errors import ConfigError, DTypeError, ShapeError
 from ...nn import functional as F
 from ...nn.parameter import Parameter
 from ...ops.primitives import quantization as prim
@@ -51,6 +51,12 @@ class WeightOnlyLinear(_Linear):
     @classmethod
     def take_over(cls, linear: Any) -> None:
         """Make ``linear`` one of these, in place: whoever has it keeps it."""
+        if "weight" not in linear._parameters:
+            raise ConfigError(
+                f"quantize_: the weight of {linear!r} is computed from other parameters "
+                "(weight_norm, spectral_norm, pruning); make it one first, for example by "
+                "remove_weight_norm, or leave the layer out by filter_fn"
+            )
         weight = weights.around_zero(linear.weight)
         del linear.weight
         linear.__class__ = cls

@@ -140,6 +140,9 @@ class GRU(_Sequence):
 class _Cell(nn.modules.rnn.RNNCellBase):
     """One step of a recurrent network."""
 
+    def _get_name(self) -> str:
+        return f"DynamicQuantized{type(self).__name__}"
+
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """One for a cell that was trained, by the observer of weights in its qconfig."""

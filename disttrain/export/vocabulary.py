@@ -32,6 +32,7 @@ APART: dict[str, tuple[str, str]] = {
     "check_labels": ("disttrain.nn.functional.margins", "_check_labels"),
     "check_probabilities": ("disttrain.nn.functional.loss", "_check_probabilities"),
     "held": ("disttrain.core.bodies", "held"),
+    "integer_recurrence": ("disttrain.nn.integer_recurrence", "integer_recurrence"),
     "recurrence": ("disttrain.nn.recurrence", "_recurrence"),
     "searchsorted": ("disttrain.ops.functions.gathering", "_search"),
 }

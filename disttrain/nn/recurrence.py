@@ -93,6 +93,11 @@ class Step:
             return False
         return {t.array.dtype.char for t in given} in ({"f"}, {"d"}) and x.array.size > 0
 
+    def as_one(self, x: Tensor, state: tuple, backwards: bool) -> tuple | None:
+        """What ``along`` gives for the input's part ``x``, by an operation that subclasses have;
+        None where there is none."""
+        return None
+
     def takes_input(self, x: Tensor) -> bool:
         """Whether the product with the input is done step by step, too: where there are rows enough
         for that, or little to do, and nothing comes between both products."""
@@ -106,7 +111,9 @@ def along(x: Tensor, state: tuple, step: Step, backwards: bool) -> tuple[Tensor,
     """A pass over (time, N, features) or, without ``step.input``, (time, N, gates): the first
     tensor of the state after each step, and the state after the last one, (1, N, H) each."""
     if not step.is_one_operation(x, state):
-        return _spelled_out(step.of_input(x), state, step, backwards)
+        x = step.of_input(x)
+        made = step.as_one(x, state, backwards)
+        return _spelled_out(x, state, step, backwards) if made is None else made
     v = None
     if step.input is not None and step.takes_input(x):
         v = step.input[0]

@@ -38,7 +38,8 @@ QAT: dict[type, type] = {
 
 THROUGH = (
     nn.BatchNorm2d, nn.BatchNorm3d, nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d,
-    nn.InstanceNorm2d, nn.InstanceNorm3d, nn.ELU, nn.LeakyReLU, nn.Hardswish, nn.PReLU,
+    nn.InstanceNorm2d, nn.InstanceNorm3d, nn.ELU, nn.LeakyReLU, nn.Hardswish, nn.Hardsigmoid,
+    nn.PReLU, nn.Softmax,
     nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, fused.BNReLU2d, fused.BNReLU3d,
 )  # fmt: skip
 

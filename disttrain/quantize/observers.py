@@ -123,7 +123,7 @@ class UniformObserver(ObserverBase):
     def has_seen(self) -> bool:
         """Whether there was anything to observe."""
         low = self.min_val
-        return low.numel() > 0 and bool((low <= self.max_val).all())
+        return low.numel() > 0 and not bool((low > self.max_val).any())
 
     def _take(self, least: Tensor, most: Tensor) -> None:
         self.min_val, self.max_val = least, most
@@ -144,6 +144,11 @@ class UniformObserver(ObserverBase):
 
     def _grid(self, least: Any, most: Any) -> tuple[Tensor, Tensor]:
         """The grid for numbers from ``least`` to ``most``, and 0."""
+        if np.isnan(least).any() or np.isnan(most).any():
+            raise ConfigError(
+                f"{type(self).__name__}: nan was among the observed numbers; there is no grid for "
+                "it: find out where it comes from, then reset_min_max_vals() and observe again"
+            )
         low, high, eps = self.quant_min, self.quant_max, self.eps.numpy()
         below, above = np.minimum(least, np.float32(0)), np.maximum(most, np.float32(0))
         steps = np.float32(high - low)

@@ -102,6 +102,15 @@ class QuantizedTensor(Tensor):
     def element_size(self) -> int:
         return self.kind.itemsize
 
+    def stride(self, dim: int | None = None) -> Any:
+        """How the integers lie, in elements."""
+        return self.levels.stride(dim)
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the integers lie in order."""
+        how = {} if memory_format is None else {"memory_format": memory_format}
+        return bool(self.levels.is_contiguous(**how))
+
     def meta(self) -> tuple[tuple[int, ...], np.dtype]:
         return self.levels.meta()[0], _QuantizedArray.dtype
 
@@ -110,6 +119,11 @@ class QuantizedTensor(Tensor):
         out = _new(type(self))
         out.levels, out.grid, out.kind = levels, self.grid, self.kind
         return out
+
+    def rounded_as(self, x: Tensor) -> Self:
+        """The numbers of ``x`` on this grid."""
+        self._is_per(None, "operations")
+        return self.with_levels(self.grid.levels(x, self.kind))
 
     def qscheme(self) -> Any:
         """How the grid lies."""
@@ -239,10 +253,13 @@ def made(levels: Tensor, grid: Grid, kind: qtype) -> QuantizedTensor:
 
 
 # --- operations ----------------------------------------------------------------------------------
-_MOVES = "reshape permute expand getitem flip roll take clone to_copy unbind split as_strided"
+_MOVES = (
+    "reshape permute expand getitem flip roll take gather clone to_copy unbind split as_strided"
+)
 # On their argument's grid: what these give is on it, or is rounded to it.
 _SAME = """relu clip max_pool avg_pool mean amax amin maximum minimum where pad_constant sort
-abs eq ne lt le gt ge isnan isinf isfinite argmax argmin"""
+abs eq ne lt le gt ge isnan isinf isfinite argmax argmin argsort top_places gelu
+avg_pool_spread"""
 _FIXED = {"sigmoid": (1 / 256, 0), "tanh": (2 / 256, 128)}  # grids for what they can give (quint8)
 
 
@@ -258,9 +275,7 @@ def _on_same(prim: Primitive, *args: Any, **params: Any) -> Any:
     if x.grid.axis is not None:
         raise _missing(prim, "with a grid for each channel")
     out = prim(*map(floats, args), **params)
-    if out.dtype.is_floating_point:
-        return x.with_levels(x.grid.levels(out, x.kind))
-    return out
+    return x.rounded_as(out) if out.dtype.is_floating_point else out
 
 
 def _fixed(prim: Primitive, x: QuantizedTensor, **params: Any) -> QuantizedTensor:

@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import nn
 from ..core.types.dtypes import dtype, float16
-from ..errors import ConfigError
+from ..errors import ConfigError, StateDictError
 from ..trace import warn
 from . import mappings, types
 from .fake import FakeQuantizeBase
@@ -160,6 +160,22 @@ def _cleaned(module: Any) -> None:
             part._modules.pop(_OBSERVER)
 
 
+def get_observer_state_dict(mod: Any) -> dict[str, Any]:
+    """What the observers beneath ``mod`` have seen, out of its state dict."""
+    return {name: value for name, value in mod.state_dict().items() if _OBSERVER in name}
+
+
+def load_observer_state_dict(mod: Any, obs_dict: dict[str, Any]) -> None:
+    """Give it to the observers of a model that was prepared in the same way."""
+    found = mod.load_state_dict(obs_dict, strict=False)
+    missing = [name for name in found.missing_keys if _OBSERVER in name]
+    if missing or found.unexpected_keys:
+        raise StateDictError(
+            f"load_observer_state_dict: missing keys for observers {missing}, unexpected keys "
+            f"{list(found.unexpected_keys)}; prepare() the same layers in the same way first"
+        )
+
+
 def quantize(
     model: Any, run_fn: Callable, run_args: Any, mapping: dict | None = None, inplace: bool = False
 ) -> Any:
@@ -259,7 +275,8 @@ def get_unique_devices_(module: Any) -> set:
 freeze_bn_stats, update_bn_stats = qat.freeze_bn_stats, qat.update_bn_stats
 
 __all__ = [
-    "add_quant_dequant", "convert", "freeze_bn_stats", "prepare", "prepare_qat",
+    "add_quant_dequant", "convert", "freeze_bn_stats", "get_observer_state_dict",
+    "load_observer_state_dict", "prepare", "prepare_qat",
     "propagate_qconfig_", "quantize", "quantize_dynamic", "quantize_qat", "swap_module",
     "update_bn_stats",
 ]  # fmt: skip

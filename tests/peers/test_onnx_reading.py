@@ -1,5 +1,5 @@
 """All of ONNX's own cases, models drawn beside onnxruntime, and damaged models: of all these
-``tests/onnx`` runs a few."""
+``tests/onnx`` runs a few, this file a share, and all with ALL_DRAWS=1."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from onnx import numpy_helper
 
 import disttrain as dt
+from support.draws import share
 from support.onnx_backend import cases, check, is_left_out
 from support.onnx_hostile import KINDS, attack
 from support.onnx_models import drawn, ours, theirs
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.peer
 
 def test_the_cases_of_onnx():
     failed = {}
-    for name in cases():
+    for name in share(sorted(cases()), 6):
         if not is_left_out(name):
             try:
                 check(name)
@@ -33,7 +34,7 @@ def test_the_cases_of_onnx():
 
 @pytest.mark.parametrize("first", range(1000, 1300, 50))
 def test_drawn_models_are_those_of_onnxruntime(first):
-    for seed in range(first, first + 50):
+    for seed in share(range(first, first + 50), 6):
         found, differences = drawn(seed, ours, theirs, version=20 if seed % 3 else 13)
         assert not differences, [d[:4] for d in differences]
         assert found.nodes
@@ -42,7 +43,7 @@ def test_drawn_models_are_those_of_onnxruntime(first):
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 
-@pytest.mark.parametrize("path", sorted(LIGHT.glob("*.onnx")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", share(sorted(LIGHT.glob("*.onnx")), 2), ids=lambda p: p.stem)
 def test_public_models_compute_what_comes_with_them(path):
     """AlexNet, DenseNet, Inception, ResNet, ShuffleNet, SqueezeNet, VGG, ZFNet."""
     loaded = dt.onnx.load(path)
@@ -59,5 +60,5 @@ def test_public_models_compute_what_comes_with_them(path):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_models_are_refused_or_run(kind):
-    outcomes = attack(kind, range(1000, 2250))
+    outcomes = attack(kind, share(range(1000, 2250), 5))
     assert set(outcomes) <= {"ran", "refused", "not run"}

@@ -70,3 +70,8 @@ def test_what_is_wrong_is_told():
             quantize.quantize_(net(), config)
     with pytest.raises(ConfigError, match="chose 1, a ReLU"):
         quantize.quantize_(net(), quantize.Int8WeightOnlyConfig(), lambda m, name: name == "1")
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        normed = dt.nn.utils.weight_norm(nn.Linear(4, 3))
+    with pytest.raises(ConfigError, match="is computed from other parameters"):
+        quantize.quantize_(normed, quantize.Int8WeightOnlyConfig())
+    assert type(normed) is nn.Linear and normed(dt.ones(2, 4)).shape == (2, 3)

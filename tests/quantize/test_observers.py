@@ -79,6 +79,13 @@ def test_nothing_seen_is_told_and_empty_batches_are_nothing():
         assert qparams(one) == [[1.0], [0]]
 
 
+def test_nan_has_no_grid():
+    one = quantize.MinMaxObserver()
+    one(dt.tensor([1.0, float("nan")]))
+    with pytest.raises(ConfigError, match="nan was among the observed numbers"):
+        one.calculate_qparams()
+
+
 def test_state_goes_over():
     for make in (
         quantize.HistogramObserver,

@@ -32,6 +32,9 @@ def test_what_it_is(q):
     assert (q.q_scale(), q.q_zero_point()) == (0.02, 100) and q.element_size() == 1
     assert q.nbytes == q.numel() == 144 and q.qscheme() == "per_tensor_affine"
     assert not q.requires_grad and "scale=0.02, zero_point=100" in repr(q)
+    assert q.stride() == (72, 24, 6, 1) and q.stride(1) == 24 and q.is_contiguous()
+    assert q.mT.stride() == (72, 24, 1, 6) and not q.mT.is_contiguous()
+    assert dt.equal(q, q.clone()) and not dt.equal(q, q.relu())
     one = rows()
     assert one.qscheme() == "per_channel_affine" and one.q_per_channel_axis() == 0
     assert one.q_per_channel_scales().dtype is dt.float64
@@ -45,6 +48,10 @@ MOVES = {
     "squeeze": lambda x: x[:1].squeeze(0), "unsqueeze": lambda x: x.unsqueeze(0),
     "expand": lambda x: x[:1].expand(3, 3, 4, 6), "relu": F.relu, "relu6": F.relu6,
     "max_pool": lambda x: F.max_pool2d(x, 2), "clamp": lambda x: x.clamp(-0.5, 0.5),
+    "sort": lambda x: x.sort(-1)[0], "topk": lambda x: x.topk(2)[0],
+    "nearest": lambda x: F.interpolate(x, scale_factor=2), "reflect": lambda x: F.pad(
+        x, (1, 1, 1, 1), mode="reflect"
+    ),
     "cat": lambda x: dt.cat([x, x], 1), "chunk": lambda x: x.chunk(3, 1)[1],
     "layer": dt.nn.Sequential(dt.nn.ReLU(), dt.nn.MaxPool2d(2), dt.nn.Flatten()).eval(),
 }  # fmt: skip
@@ -58,8 +65,10 @@ def test_what_moves_or_chooses_numbers_is_exact(q, name):
 
 
 @pytest.mark.parametrize(
-    "fn", [lambda x: F.avg_pool2d(x, 2), lambda x: F.adaptive_avg_pool2d(x, 1), lambda x: x.mean(1)]
-)
+    "fn",
+    [lambda x: F.avg_pool2d(x, 2), lambda x: F.adaptive_avg_pool2d(x, 1), lambda x: x.mean(1),
+     lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), F.gelu]
+)  # fmt: skip
 def test_means_are_rounded_to_the_same_grid(q, fn):
     got, want = fn(q), fn(q.dequantize())
     assert got.q_scale() == 0.02 and (got.dequantize() - want).abs().max().item() <= 0.0101

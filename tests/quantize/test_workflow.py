@@ -11,7 +11,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import nn, quantize
-from disttrain.errors import ConfigError, DTypeError
+from disttrain.errors import ConfigError, DTypeError, StateDictError
 from disttrain.quantize import workflow
 from support import digits
 
@@ -162,3 +162,21 @@ def test_what_is_wrong_is_told():
     net.qconfig = "int8"
     with pytest.raises(ConfigError, match="the model: qconfig='int8' is no QConfig"):
         quantize.prepare(net)
+
+
+def test_what_observers_have_seen_goes_over():
+    def prepared():
+        model = quantize.QuantWrapper(nn.Linear(3, 2)).eval()
+        model.qconfig = quantize.default_qconfig
+        return quantize.prepare(model)
+
+    one, other = prepared(), prepared()
+    one(dt.randn(5, 3))
+    seen = quantize.get_observer_state_dict(one)
+    assert seen and all("activation_post_process" in name for name in seen)
+    quantize.load_observer_state_dict(other, seen)
+    other.module.load_state_dict(one.module.state_dict())
+    x = dt.randn(4, 3)
+    assert quantize.convert(one)(x).equal(quantize.convert(other)(x))
+    with pytest.raises(StateDictError, match="prepare"):
+        quantize.load_observer_state_dict(prepared(), {**seen, "other": dt.ones(1)})

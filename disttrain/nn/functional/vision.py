@@ -130,6 +130,11 @@ def interpolate(
     area.
     """
     need_dims("interpolate", input, (3, 4, 5), "(N, C, ...)")
+    if input.is_quantized:  # rounded once, to its grid
+        how = size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
+        whole: Any = input
+        found: Tensor = whole.rounded_as(interpolate(whole.dequantize(), *how))
+        return found
     if antialias and not (mode in filters.SMOOTH and input.ndim == 4):
         raise ConfigError(
             f"interpolate: antialias=True given with mode={mode!r} and an input of shape "

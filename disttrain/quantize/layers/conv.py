@@ -7,12 +7,15 @@ from typing import Any
 from ... import ops
 from ...core import Tensor
 from ...errors import ConfigError, ShapeError
+from ...nn import functional as F
 from ...nn.functional.common import per_dim
 from ...ops.primitives import quantization as prim
 from ..tensor import QuantizedTensor
 from . import qat, weights
 from .outputs import Output
 from .weights import Int8Weight
+
+_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _Conv(Output, Int8Weight):
@@ -29,8 +32,9 @@ class _Conv(Output, Int8Weight):
     ) -> None:  # fmt: skip
         super().__init__()
         name, n = type(self).__name__, self.dims
-        if padding_mode != "zeros":
-            raise ConfigError(f"{name}: padding_mode={padding_mode!r} given; only zeros are known")
+        if padding_mode not in _PADDING_MODES:
+            known = ", ".join(_PADDING_MODES)
+            raise ConfigError(f"{name}: padding_mode={padding_mode!r} given; needed one of {known}")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size = per_dim(kernel_size, n, name, "kernel_size")
         self.stride = per_dim(stride, n, name, "stride")
@@ -85,11 +89,14 @@ class _Conv(Output, Int8Weight):
                 "channels"
             )
         batched = x.ndim == self.dims + 2
+        levels, padding = x.levels if batched else x.levels.unsqueeze(0), self.padding
+        if self.padding_mode != "zeros":
+            around = [width for width in reversed(padding) for _ in range(2)]
+            levels, padding = F.pad(levels, around, self.padding_mode), (0,) * self.dims
         out = prim.integer_conv(
-            x.levels if batched else x.levels.unsqueeze(0), self.int8_weight, self.weight_scale,
-            self.float_bias, x_scale=float(x.grid.scale), x_zero=int(x.grid.zero),
-            stride=tuple(self.stride), padding=self.padding, dilation=tuple(self.dilation),
-            groups=self.groups,
+            levels, self.int8_weight, self.weight_scale, self.float_bias,
+            x_scale=float(x.grid.scale), x_zero=int(x.grid.zero), stride=tuple(self.stride),
+            padding=padding, dilation=tuple(self.dilation), groups=self.groups,
         )  # fmt: skip
         return self.rounded(out if batched else out.squeeze(0), self.relu)
 
@@ -108,6 +115,8 @@ class _Conv(Output, Int8Weight):
         for name, value in usual.items():
             if tuple(_listed(getattr(self, name))) != tuple(_listed(value)):
                 text += f", {name}={getattr(self, name)}"
+        if self.padding_mode != "zeros":
+            text += f", padding_mode={self.padding_mode}"
         return text if self.float_bias is not None else f"{text}, bias=False"
 
     def _get_name(self) -> str:

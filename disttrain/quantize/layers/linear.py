@@ -8,7 +8,7 @@ from typing import Any
 from ... import ops
 from ...core import Tensor
 from ...core.types.dtypes import float16
-from ...errors import DTypeError, ShapeError
+from ...errors import ConfigError, DTypeError, ShapeError
 from ...nn import functional as F
 from ...nn.parameter import Parameter
 from ...ops.primitives import quantization as prim
@@ -51,6 +51,12 @@ class WeightOnlyLinear(_Linear):
     @classmethod
     def take_over(cls, linear: Any) -> None:
         """Make ``linear`` one of these, in place: whoever has it keeps it."""
+        if "weight" not in linear._parameters:
+            raise ConfigError(
+                f"quantize_: the weight of {linear!r} is computed from other parameters "
+                "(weight_norm, spectral_norm, pruning); make it one first, for example by "
+                "remove_weight_norm, or leave the layer out by filter_fn"
+            )
         weight = weights.around_zero(linear.weight)
         del linear.weight
         linear.__class__ = cls
@@ -77,7 +83,7 @@ class DynamicRowsLinear(WeightOnlyLinear):
     def forward(self, input: Tensor) -> Tensor:
         x = fitting(self, input)
         out: Tensor = prim.dynamic_linear(
-            x, self.int8_weight, self.weight_scale, self.weight_sums, self.bias,
+            x, self.int8_weight, self.weight_scale, self.sums(), self.bias,
             own=x.ndim - 1, **_ROWS,
         )  # fmt: skip
         return out
@@ -122,7 +128,7 @@ class DynamicLinear(_Linear):
         if self.dtype is float16:
             return F.linear(x, self.float16_weight.to(x.dtype), self.float_bias)
         out: Tensor = prim.dynamic_linear(
-            x, self.int8_weight, self.weight_scale, self.weight_sums, self.float_bias, **_FULL
+            x, self.int8_weight, self.weight_scale, self.sums(), self.float_bias, **_FULL
         )
         return out
 
@@ -181,7 +187,7 @@ class Linear(Output, _Linear):
                 f"in_features={self.in_features}"
             )
         out = prim.integer_linear(
-            given.levels, self.int8_weight, self.weight_scale, self.weight_sums, self.float_bias,
+            given.levels, self.int8_weight, self.weight_scale, self.sums(), self.float_bias,
             x_scale=float(given.grid.scale), x_zero=int(given.grid.zero),
         )  # fmt: skip
         return self.rounded(out, self.relu)

@@ -87,7 +87,8 @@ class Conv3d(_Conv, nn.Conv3d):
 
 def _plain(cls: type, layer: Any) -> Any:
     out = _like(cls, layer)
-    out._modules.pop("weight_fake_quant", None)
+    for name in ("weight_fake_quant", "bn", "activation_post_process"):
+        out._modules.pop(name, None)
     return out
 
 
@@ -122,58 +123,61 @@ class ConvReLU3d(_WithReLU, Conv3d):
 
 
 # --- with normalisation --------------------------------------------------------------------------
-class ConvBn(nn.Module):
-    """A convolution and its normalisation, which will be taken into the weight: so the weight is
-    rounded as it will be then, with the running deviations, and normalised by the batch's
-    afterwards (Krishnamoorthi 2018, 3.2.2)."""
+class ConvBn(Rounded):
+    """A convolution and its normalisation (``bn``), which will be taken into the weight: so the
+    weight is rounded as it will be then, with the running deviations, and normalised by the batch's
+    afterwards (Krishnamoorthi 2018, 3.2.2). State dicts name parameters as PyTorch's do."""
 
+    dims: int
     relu = False
-    conv: Any
     bn: Any
 
     @classmethod
-    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> ConvBn:
-        """One with the layers of ``mod`` themselves, a convolution and a normalisation in a row."""
-        out = cls()
-        out.qconfig = qconfig_of(mod, cls.__name__)
-        out.conv, out.bn = mod[0], mod[1]
-        out.weight_fake_quant = out.qconfig.weight()
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """One with the parameters of ``mod`` themselves, a convolution and a normalisation in a
+        row."""
+        conv, bn = mod[0], mod[1]
+        conv.qconfig = qconfig_of(mod, cls.__name__)
+        out = super().from_float(conv)
+        out.bn = bn
         out.train(mod.training)
         return out
 
     def forward(self, input: Tensor) -> Tensor:
-        conv, bn = self.conv, self.bn
+        own: Any = self
+        bn = self.bn
         factor = bn.weight / ops.sqrt(bn.running_var + bn.eps)
-        column = (-1, *(1,) * (conv.weight.ndim - 1))
-        weight = self.weight_fake_quant(conv.weight * factor.reshape(column))
-        x = conv._conv_forward(input, weight, None) / factor.reshape(column[:-1])
-        if conv.bias is not None:
-            x = x + conv.bias.reshape(column[:-1])
+        column = (-1, *(1,) * (own.weight.ndim - 1))
+        weight = self.weight_fake_quant(own.weight * factor.reshape(column))
+        x = own._conv_forward(input, weight, None) / factor.reshape(column[:-1])
+        if own.bias is not None:
+            x = x + own.bias.reshape(column[:-1])
         out: Tensor = bn(x)
         return ops.relu(out) if self.relu else out
 
     def folded(self) -> Any:
         """The convolution with the normalisation in it."""
-        was = self.training
-        self.eval()
-        found = fuse_conv_bn_eval(self.conv, self.bn)
-        self.train(was)
+        own: Any = self
+        was = own.training
+        own.eval()
+        found = fuse_conv_bn_eval(self.to_float(), self.bn)
+        own.train(was)
         return found
 
-    @property
-    def weight(self) -> Any:
-        return self.conv.weight
+    def to_float(self) -> Any:
+        """The convolution alone, without rounding."""
+        return _plain(_PLAIN[self.dims], self)
 
 
-class ConvBn1d(ConvBn):
+class ConvBn1d(ConvBn, nn.Conv1d):
     """In one dimension."""
 
 
-class ConvBn2d(ConvBn):
+class ConvBn2d(ConvBn, nn.Conv2d):
     """In two dimensions."""
 
 
-class ConvBn3d(ConvBn):
+class ConvBn3d(ConvBn, nn.Conv3d):
     """In three dimensions."""
 
 

@@ -6,11 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 from ... import nn
+from ...context import thread
 from ...core import Tensor
-from ...core.types.dtypes import float16
+from ...core.types.dtypes import float16, float32
 from ...errors import ConfigError
 from ...nn import functional as F
+from ...nn.integer_recurrence import integer_recurrence
 from ...nn.recurrence import Step
+from ...ops.functions.index_arrays import visible
 from ...ops.primitives import quantization as prim
 from .. import types
 from ..tensor import QuantizedTensor
@@ -42,9 +45,31 @@ class Product(Int8Weight):
     def forward(self, x: Tensor, b: Tensor | None) -> Tensor:
         """``x`` times the weight, and ``b``."""
         out: Tensor = prim.dynamic_linear(
-            x, self.int8_weight, self.weight_scale, self.weight_sums, b, **_GRID
+            x, self.int8_weight, self.weight_scale, self.sums(), b, **_GRID
         )
         return out
+
+
+class _IntegerStep(Step):
+    """A step whose product with the state is a ``Product``."""
+
+    def as_one(self, x: Tensor, state: tuple, backwards: bool) -> tuple | None:
+        w = self.w
+        if not isinstance(w, Product) or thread.autocast is not None:
+            return None
+        given = [x, *state, w.int8_weight, w.weight_scale]
+        given += [] if self.b is None else [self.b]
+        floats = [t for t in given if t is not w.int8_weight]
+        if not all(visible(t) and t.dtype is float32 for t in floats) or not x.numel():
+            return None
+        if not visible(w.int8_weight) or any(t.requires_grad for t in (x, *state)):
+            return None
+        h, c = state if len(state) == 2 else (*state, None)
+        out, *end = integer_recurrence(
+            x, w.int8_weight, w.weight_scale, w.sums(), self.b, h, c, mode=self.mode,
+            backwards=backwards,
+        )  # fmt: skip
+        return out, tuple(end)
 
 
 def _take_over(out: Any, mod: Any, name: str) -> None:
@@ -85,7 +110,7 @@ class _Sequence(nn.modules.rnn.RNNBase):
         b_ih = getattr(self, "bias_ih" + suffix) if self.bias else None
         b_hh = getattr(self, "bias_hh" + suffix) if self.bias else None
         of_input = getattr(self, "weight_ih" + suffix), b_ih
-        return Step(self.mode, getattr(self, "weight_hh" + suffix), b_hh, None, of_input)
+        return _IntegerStep(self.mode, getattr(self, "weight_hh" + suffix), b_hh, None, of_input)
 
     @property
     def all_weights(self) -> Any:
@@ -114,6 +139,9 @@ class GRU(_Sequence):
 
 class _Cell(nn.modules.rnn.RNNCellBase):
     """One step of a recurrent network."""
+
+    def _get_name(self) -> str:
+        return f"DynamicQuantized{type(self).__name__}"
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:

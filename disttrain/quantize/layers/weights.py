@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
 
 from ... import ops
+from ...context import thread
 from ...core import Tensor, no_grad, wrap
 from ...errors import ConfigError
 from ...nn import Module
@@ -46,6 +48,23 @@ def around_zero(weight: Tensor) -> QuantizedTensor:
 _LEAST = wrap(np.array(np.finfo(np.float32).eps, np.float32))
 
 
+class _Mark:
+    """Which tensor, as it was at which version; a copy is of none."""
+
+    __slots__ = ("source", "version")
+
+    def __init__(self, source: Tensor | None = None) -> None:
+        self.source = None if source is None else weakref.ref(source)
+        self.version = 0 if source is None else source._version
+
+    def is_of(self, x: Tensor) -> bool:
+        """Whether ``x`` is that tensor, and nothing was written to it."""
+        return self.source is not None and self.source() is x and x._version == self.version
+
+    def __reduce__(self) -> tuple:
+        return _Mark, ()
+
+
 class Int8Weight(Module):
     """Keeps a weight as ``int8_weight`` (out, ...) and ``weight_scale`` (one for all, or one for
     each row), as buffers: so they are saved, loaded and moved as any other."""
@@ -53,6 +72,7 @@ class Int8Weight(Module):
     int8_weight: Tensor
     weight_scale: Tensor
     weight_sums: Tensor | None
+    _summed = _Mark()
 
     def hold(self, weight: QuantizedTensor, with_sums: bool = True) -> None:
         """Keep ``weight``."""
@@ -73,8 +93,18 @@ class Int8Weight(Module):
     def _add_up(self) -> None:
         """The sums of rows, which products with moved zero points need."""
         if self.sums_needed and not self.int8_weight.is_meta:
-            total = ops.sum(self.int8_weight.flatten(1).int(), 1)
-            self.weight_sums = total.int()
+            self.weight_sums = _sums_of(self.int8_weight)
+            self._summed = _Mark(self.int8_weight)
+
+    def sums(self) -> Tensor | None:
+        """The sums of the weight's rows, also where a program has written to the weight, or has
+        put another in its place."""
+        weight = self.int8_weight
+        if not self._summed.is_of(weight):
+            if thread.stack:  # what is made there is not to be kept
+                return _sums_of(weight)
+            self._add_up()
+        return self.weight_sums
 
     def held(self) -> QuantizedTensor:
         """The weight as a quantized tensor."""
@@ -92,6 +122,11 @@ class Int8Weight(Module):
                 self.weight_scale = ops.ones(tuple(found.shape))
         super()._load_from_state_dict(state_dict, prefix, *args)
         self._add_up()
+
+
+def _sums_of(weight: Tensor) -> Tensor:
+    total: Tensor = ops.sum(weight.flatten(1).int(), 1)
+    return total.int()
 
 
 def qconfig_of(module: Module, where: str) -> Any:

@@ -240,7 +240,8 @@ def _with(module: Any, qconfig: Any) -> Any:
 
 
 def static(dt: Any, torch: Any, draw: random.Random) -> list[str]:
-    """Calibrated layers: integers, of which few may be one apart (PyTorch rounds the bias)."""
+    """Calibrated layers: integers, of which one in 2,000 may be one apart (PyTorch adds the bias
+    before it multiplies by the scales)."""
     torch.manual_seed(draw.randrange(1 << 30))
     which = draw.choice(("linear", 1, 2, 3))
     if which == "linear":
@@ -267,7 +268,7 @@ def static(dt: Any, torch: Any, draw: random.Random) -> list[str]:
     if not _near(ours.q_scale(), theirs.q_scale(), 1e-4):
         return [f"{what}: scale {ours.q_scale()} for {theirs.q_scale()}"]
     apart = ours.int_repr().int().numpy() - theirs.int_repr().int().numpy()
-    if np.abs(apart).max(initial=0) > 1 or (apart != 0).mean() > 0.1 + 2 / apart.size:
+    if np.abs(apart).max(initial=0) > 1 or (apart != 0).sum() > 1 + apart.size / 2000:
         return [f"{what}: {(apart != 0).mean():.3f} apart, by {np.abs(apart).max()}"]
     return []
 

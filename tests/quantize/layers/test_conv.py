@@ -48,7 +48,21 @@ def test_what_is_wrong_is_told():
         one(q)
     with pytest.raises(ShapeError, match="2 dimensions given"):
         one(q[0, 0])
-    with pytest.raises(ConfigError, match="only zeros are known"):
-        conv.Conv2d(2, 3, 3, padding_mode="reflect")
+    with pytest.raises(ConfigError, match="needed one of zeros, reflect"):
+        conv.Conv2d(2, 3, 3, padding_mode="mirror")
     with pytest.raises(ConfigError, match="even kernels"):
         conv.Conv2d(2, 3, 2, padding="same")
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_other_paddings(mode):
+    dt.manual_seed(0)
+    layer, x = nn.Conv2d(2, 3, 3, padding=(1, 2), padding_mode=mode), dt.randn(2, 2, 6, 7)
+    whole = quantize.QuantWrapper(layer).eval()
+    whole.qconfig = quantize.get_default_qconfig("onednn")
+    prepared = quantize.prepare(whole)
+    wanted = prepared(x)
+    converted = quantize.convert(prepared)
+    assert mode in repr(converted.module)
+    assert (converted(x) - wanted).abs().max().item() < 8 * converted.module.scale
+    assert converted(x[0]).equal(converted(x)[0])

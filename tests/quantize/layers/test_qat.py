@@ -59,6 +59,8 @@ def test_normalisation_is_learned_as_it_will_be_folded(relu):
     assert not one.bn.training and one.training
     holder.apply(qat.update_bn_stats)
     assert one.bn.training
+    names = [n for n in one.state_dict() if "fake_quant" not in n]
+    assert names[:3] == ["weight", "bias", "bn.weight"] and type(one.to_float()) is nn.Conv2d
 
 
 def test_tables():

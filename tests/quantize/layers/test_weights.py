@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 import disttrain as dt
@@ -32,6 +35,19 @@ def test_a_module_keeps_them_and_their_sums():
     assigned.hold(weights.pretend((1, 2)))
     assigned.load_state_dict(holder.state_dict(), assign=True)
     assert assigned.held().equal(holder.held())
+
+
+def test_sums_are_those_of_the_weight_as_it_is():
+    dt.manual_seed(0)
+    one, other = (quantize.quantize_dynamic(nn.Linear(8, 4)) for _ in range(2))
+    x = dt.randn(3, 8)
+    state = dict(other.state_dict())
+    assert dt.func.functional_call(one, state, (x,)).equal(other(x))
+    assert copy.deepcopy(one)(x).equal(one(x))
+    with dt.no_grad():
+        for name, tensor in one.state_dict().items():
+            tensor.copy_(state[name])
+    assert one(x).equal(other(x)) and pickle.loads(pickle.dumps(one))(x).equal(other(x))
 
 
 def test_what_is_wrong_is_told():

@@ -94,20 +94,24 @@ def scaled(
 
 def dynamic(
     x: ndarray, groups: int, grid: Grid, w: ndarray, scales: ndarray, sums: ndarray,
-    b: ndarray | None,
+    b: ndarray | None, out: ndarray | None = None,
 ) -> ndarray:  # fmt: skip
     """``scaled`` for x (m, k) of float32, each of ``groups`` of its rows rounded to a grid from its
-    range by ``grid``."""
+    range by ``grid``. ``out``: where it is to lie, with its rows together."""
     (m, k), n, way = x.shape, len(w), _way(True)
     if way is None or not m * n * k:
         levels, scale, zero = rounded(x, groups, grid)
-        return scaled(levels, zero, scale, w, scales, sums, b)
+        found = scaled(levels, zero, scale, w, scales, sums, b)
+        if out is None:
+            return found
+        out[...] = found
+        return out
     code = _code()
     first, both = code.dynamic(way)
     block, width = code.WAYS[way].block, code.padded(way, k)
     x, rows = np.ascontiguousarray(x), _rows(w, block)
     laid = np.empty((m, width), np.uint8) if width == k else np.zeros((m, width), np.uint8)
-    own, y = np.empty((2, m), np.float32), np.empty((m, n), np.float32)
+    own, y = np.empty((2, m), np.float32), np.empty((m, n), np.float32) if out is None else out
     if b is None:
         b = np.zeros(n, np.float32)
     elif b.dtype != np.float32 or not b.flags.c_contiguous:

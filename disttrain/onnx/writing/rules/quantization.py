@@ -87,8 +87,17 @@ def _fake_quantize(w: Writer, x: Ref, scale: Ref, zero: Ref, low: int, high: int
     if kind is None or x.dtype != scale.dtype or zero.dtype.kind == "f":
         level = _levels(w, x, scale, zero, low, high)
         return w.node("Mul", w.node("Sub", level, w.cast(zero, x.dtype)), scale)
-    q = _quantize(w, x, scale, zero, low, high, kind)
-    return _dequantize(w, Ref(q.name, kind, x.shape), scale, zero)
+    limits = np.iinfo(kind)
+    q = _quantize(w, x, scale, zero, int(limits.min), int(limits.max), kind)
+    out = _dequantize(w, Ref(q.name, kind, x.shape), scale, zero)
+    if (low, high) == (limits.min, limits.max):
+        return out
+    # Numbers are cut off, not integers: runtimes take QuantizeLinear and DequantizeLinear together.
+    shift = w.cast(zero, scale.dtype)
+    ends = [
+        w.node("Mul", w.node("Sub", w.constant(n, scale.dtype), shift), scale) for n in (low, high)
+    ]
+    return w.node("Min", w.node("Max", out, ends[0]), ends[1])
 
 
 # --- products ----------------------------------------------------------------------------------

@@ -7,12 +7,13 @@ named after the parameters that they are made of.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..types import INT64, Ref, Unmapped, is_number
-from ..writer import Writer, rule
+from ..writer import RULES, Body, Writer, rule
 
 _ORDERS = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN_TANH": (0,), "RNN_RELU": (0,)}
 _ACTIVATIONS = {"RNN_RELU": "Relu"}
@@ -128,3 +129,54 @@ def _biases(
         return w.named(f"{name}.gates", np.concatenate(rows)[None])
     turned = [_ordered(w, b, order, width) for b in both]
     return w.node("Concat", *turned, axis=1)
+
+
+# --- products of integers ------------------------------------------------------------------------
+def _lstm(w: Writer, x: Ref, s: Ref, state: Sequence[Ref], width: int) -> list[Ref]:
+    i, f, g, o = _parts(w, w.node("Add", x, s), 4, width)
+    kept = w.node("Mul", w.node("Sigmoid", f), state[1])
+    c = w.node("Add", kept, w.node("Mul", w.node("Sigmoid", i), w.node("Tanh", g)))
+    return [w.node("Mul", w.node("Sigmoid", o), w.node("Tanh", c)), c]
+
+
+def _gru(w: Writer, x: Ref, s: Ref, state: Sequence[Ref], width: int) -> list[Ref]:
+    (x_r, x_z, x_n), (s_r, s_z, s_n) = _parts(w, x, 3, width), _parts(w, s, 3, width)
+    r, z = (w.node("Sigmoid", w.node("Add", *p)) for p in ((x_r, s_r), (x_z, s_z)))
+    n = w.node("Tanh", w.node("Add", x_n, w.node("Mul", r, s_n)))
+    return [w.node("Add", n, w.node("Mul", z, w.node("Sub", state[0], n)))]
+
+
+_STEPS = {"LSTM": _lstm, "GRU": _gru}
+
+
+def _parts(w: Writer, a: Ref, count: int, width: int) -> tuple:
+    found: tuple = w.node("Split", a, w.constant([width] * count, INT64), outputs=count, axis=-1)
+    return found
+
+
+@rule("integer_recurrence")
+def _integer_recurrence(
+    w: Writer, x: Ref, weight: Ref, scale: Ref, sums: Ref | None, b: Ref | None, h: Ref,
+    c: Ref | None, mode: str, backwards: bool,
+) -> tuple:  # fmt: skip
+    """The product of integers in each turn of a ``Scan``."""
+    states, inner = [s for s in (h, c) if s is not None], w.inside()
+    names = ("h", "c", "gates")
+    given = [
+        Ref(inner.fresh(inner.scope + name), a.dtype, shape)
+        for name, a, shape in zip(names, states, (s.shape for s in states))
+    ]
+    part = Ref(inner.fresh(inner.scope + names[2]), x.dtype, (x.shape or ())[1:])
+    made = RULES["dynamic_linear"](
+        inner, given[0], weight, scale, sums, b, own=0, symmetric=False, low=0, high=255
+    )
+    ends = _STEPS[mode](inner, part, made, given, int((h.shape or ())[-1]))
+    ends = [replace(e, shape=s.shape) for e, s in zip(ends, states, strict=True)]
+    row = inner.node("Identity", ends[0], shape=h.shape)
+    turned = [1] if backwards else None
+    found = w.node(
+        "Scan", *states, x, outputs=len(ends) + 1, num_scan_inputs=1,
+        scan_input_directions=turned, scan_output_directions=turned,
+        body=Body(inner.ops, [*given, part], [*ends, row]),
+    )  # fmt: skip
+    return found[-1], *(w.unsqueeze(s, (0,)) for s in found[:-1])

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 import disttrain as dt
-from disttrain import func, nn
+from disttrain import func, nn, quantize
 from disttrain.core import wrap
 from disttrain.errors import ExportError
 from disttrain.nn import functional as F
@@ -110,6 +110,18 @@ def test_operators_that_runtimes_have_for_other_types(kind):
     written(lambda x: x.index_add(0, at, x[:2]), (x,))
     if kind != "float16":
         written(lambda x: (x @ x.t(), x << 1, x & 3, x // 2), (x,))
+
+
+@pytest.mark.parametrize("low, high", [(0, 127), (-64, 63), (0, 15), (0, 255), (-300, 300)])
+def test_grids_of_fewer_bits_in_layers_that_runtimes_join(low, high):
+    def fn(x):
+        x = quantize.fake_quantize_per_tensor_affine(x, 0.1, 5, low, high)
+        w = quantize.fake_quantize_per_tensor_affine(weight, 0.05, 0, -128, 127)
+        y = dt.relu(x @ w)
+        return quantize.fake_quantize_per_tensor_affine(y, 0.2, 3, low, high).reshape(-1)
+
+    weight = dt.randn(8, 4)
+    written(fn, (dt.randn(5, 8) * 5,))
 
 
 def test_numbers_of_no_dimension_and_empty_ones():

@@ -17,6 +17,7 @@ from onnx import (
     ValueInfoProto,
 )
 
+from ...core.types.dtypes import dtype
 from ...errors import OperatorError, SerializationError
 from . import operators as _rows  # fills the table
 from .elements import NARROW, array_of
@@ -49,6 +50,7 @@ def build(model: ModelProto, limits: Limits, source: str) -> Graph:
     """The graph of ``model``, which ``source`` names in errors."""
     builder = Builder(model, limits, source)
     graph = builder.graph(model.graph, Scope(None), builder.versions, 0)
+    graph.types = builder.types
     finish(graph)
     return graph
 
@@ -59,6 +61,7 @@ class Builder:
     def __init__(self, model: ModelProto, limits: Limits, source: str) -> None:
         self.limits, self.source, self.count = limits, source, 0
         self.taken: set[str] = set()
+        self.types: dict[dtype, dtype] = {}
         self.narrow: dict[str, int] = {}  # types of fewer than 8 bits, by values
         self.versions = _versions(model.opset_import, source)
         self.functions: dict[tuple[str, str, str], FunctionProto] = {}
@@ -178,7 +181,7 @@ class Builder:
             self._literal(out, outputs, attributes, where)
             return
         narrow = tuple(self.narrow.get(n, 0) for n in inputs)
-        call = Call(len(outputs), version, self.limits, narrow)
+        call = Call(len(outputs), version, self.limits, narrow, self.types)
         if node.op_type in ("Cast", "QuantizeLinear"):
             given = attributes.get("to") or attributes.get("output_dtype")
             self._note(outputs[0], given or call.narrow_type(2))

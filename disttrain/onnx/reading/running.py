@@ -89,17 +89,31 @@ def read(value: Any) -> Numbers:
 
 def run(graph: Graph, frame: Frame, numbered: int = 0) -> list[Any]:
     """The results of ``graph``, whose inputs ``frame`` has, after the first ``numbered``."""
+    values, numbers = frame.values, frame.numbers
     for step in graph.steps:
         try:
-            _run(step, frame)
+            if step.plain:
+                _run_plain(step, frame, values)
+            else:
+                _run(step, frame)
         except Exception as error:
             if type(error) is ValueError or isinstance(error, _FAULTS):
                 raise NodeError(f"{step.where}: {error or type(error).__name__}") from error
             raise
         for name in step.frees:
-            frame.values.pop(name, None)
-            frame.numbers.pop(name, None)
+            if values.pop(name, None) is None:
+                numbers.pop(name, None)
     return [frame.value(port.name) for port in graph.outputs[numbered:]]
+
+
+def _run_plain(step: Step, frame: Frame, values: dict[str, Any]) -> None:
+    """A step of tensors alone with one result: what nearly all are, with the least around it."""
+    try:
+        given = [values[name] for name in step.inputs]
+    except KeyError:  # left out, of a graph around, or numbers
+        given = [frame.value(name) if name else None for name in step.inputs]
+    out = step.row.function(*given, **step.words)
+    values[step.outputs[0]] = out[0] if type(out) is tuple else out
 
 
 def inner(graph: Graph, frame: Frame, numbered: int = 0) -> Any:
@@ -129,11 +143,9 @@ def _run(step: Step, frame: Frame) -> None:
     given = [
         None if not name else _given(frame, name, i, row) for i, name in enumerate(step.inputs)
     ]
-    words = dict(step.attributes)
+    words = dict(step.words)
     for name, graph in step.graphs.items():
         words[name] = inner(graph, frame, step.kind == "Loop")
-    if row.takes_node:
-        words["node"] = step.call
     out = row.function(*given, **words)
     if len(step.outputs) == 1 and not isinstance(out, tuple):
         out = (out,)

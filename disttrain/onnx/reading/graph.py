@@ -21,7 +21,7 @@ from .table import Call, Operator
 class Limits:
     """What a model may ask for. ``bytes`` of one tensor of the file; ``elements`` of a tensor that
     an operation makes of sizes alone; ``nodes``, functions opened; ``depth`` of graphs and
-    functions within each other; ``iterations`` of one loop."""
+    functions within each other; ``iterations`` of all loops of a call."""
 
     bytes: int = 1 << 36
     elements: int = 1 << 28

@@ -25,14 +25,15 @@ _FAULTS = (ShapeError, DTypeError, NumberError, DeviceError, LinAlgError, TypeEr
 
 
 class Frame:
-    """Values by name, over those of the graph around."""
+    """Values by name, over those of the graph around; ``rounds``: how often inner graphs were run."""
 
-    __slots__ = ("device", "numbers", "outer", "values")
+    __slots__ = ("device", "numbers", "outer", "rounds", "values")
 
     def __init__(
         self, values: dict, numbers: dict, device: Any, outer: Frame | None = None
     ) -> None:
         self.values, self.numbers, self.device, self.outer = values, numbers, device, outer
+        self.rounds: list[int] = [0] if outer is None else outer.rounds
 
     def value(self, name: str) -> Any:
         """A value as functions take it: a tensor, where there are numbers, too."""
@@ -116,11 +117,17 @@ def _run_plain(step: Step, frame: Frame, values: dict[str, Any]) -> None:
     values[step.outputs[0]] = out[0] if type(out) is tuple else out
 
 
-def inner(graph: Graph, frame: Frame, numbered: int = 0) -> Any:
-    """A function of values that runs a graph within ``frame``. Its first ``numbered`` results are
-    numbers of the host, if they are known as such."""
+def inner(graph: Graph, frame: Frame, most: int, numbered: int = 0) -> Any:
+    """A function of values that runs a graph within ``frame``, if ``most`` runs are not over. Its
+    first ``numbered`` results are numbers of the host, if they are known as such."""
 
     def call(*given: Any) -> list[Any]:
+        frame.rounds[0] += 1
+        if frame.rounds[0] > most:
+            raise ShapeError(
+                f"loops of more than {most} rounds together (load(..., "
+                "limits=Limits(iterations=...)))"
+            )
         if len(given) != len(graph.inputs):
             raise ShapeError(
                 f"graph {graph.name!r} takes {len(graph.inputs)} values; given are {len(given)}"
@@ -145,7 +152,7 @@ def _run(step: Step, frame: Frame) -> None:
     ]
     words = dict(step.words)
     for name, graph in step.graphs.items():
-        words[name] = inner(graph, frame, step.kind == "Loop")
+        words[name] = inner(graph, frame, step.call.limits.iterations, step.kind == "Loop")
     out = row.function(*given, **words)
     if len(step.outputs) == 1 and not isinstance(out, tuple):
         out = (out,)

@@ -48,6 +48,12 @@ class Port:
         return f"{self.name}[{sizes}]"
 
 
+_GROWING = frozenset(
+    "Add Sub Mul Div Pow Mod PRelu MatMul Equal Less Greater LessOrEqual GreaterOrEqual And Or Xor "
+    "Where Min Max Sum Mean BitwiseAnd BitwiseOr BitwiseXor".split()
+)
+
+
 @dataclass
 class Step:
     """One operation. ``where`` names its node in errors."""
@@ -64,10 +70,12 @@ class Step:
     frees: tuple[str, ...] = ()
     words: dict[str, Any] = field(init=False)  # what the function is given by name
     plain: bool = field(init=False, default=False)  # takes tensors, has one result
+    grows: bool = field(init=False, default=False)  # which may be larger than all of these
 
     def __post_init__(self) -> None:
         self.words = self.attributes | ({"node": self.call} if self.row.takes_node else {})
         takes_tensors = not (self.graphs or self.row.numbers or self.row.soft)
+        self.grows = self.kind in _GROWING and len(self.inputs) > 1
         self.plain = takes_tensors and len(self.outputs) == 1 and bool(self.outputs[0])
 
     @property

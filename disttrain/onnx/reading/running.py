@@ -6,6 +6,8 @@ by the function of its row. Inner graphs see the values around them.
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ _FAULTS = (ShapeError, DTypeError, NumberError, DeviceError, LinAlgError, TypeEr
 
 
 class Frame:
-    """Values by name, over those of the graph around; ``rounds``: how often inner graphs were run."""
+    """Values by name, over those of the graph around; ``rounds``: how often inner ones were run."""
 
     __slots__ = ("device", "numbers", "outer", "rounds", "values")
 
@@ -113,8 +115,37 @@ def _run_plain(step: Step, frame: Frame, values: dict[str, Any]) -> None:
         given = [values[name] for name in step.inputs]
     except KeyError:  # left out, of a graph around, or numbers
         given = [frame.value(name) if name else None for name in step.inputs]
+    if step.grows:
+        _check_growth(step, given)
     out = step.row.function(*given, **step.words)
     values[step.outputs[0]] = out[0] if type(out) is tuple else out
+
+
+def _check_growth(step: Step, given: list[Any]) -> None:
+    """Before any memory is taken: whether small tensors make a huge one by their shapes."""
+    shapes = [tuple(x.shape) for x in given if isinstance(x, Tensor)]
+    most = step.call.limits.elements
+    bound: Any = 1
+    for shape in shapes:
+        bound = bound * math.prod(shape)
+    if type(bound) is not int or bound <= most or shapes.count(shapes[0]) == len(shapes):
+        return
+    count = _count(step.kind, shapes)
+    if count > max(most, *map(math.prod, shapes)):
+        raise ShapeError(
+            f"{count} elements would be made of tensors of {shapes}; at most {most} are "
+            "(load(..., limits=Limits(elements=...)))"
+        )
+
+
+def _count(kind: str, shapes: list[tuple]) -> int:
+    """Elements of what tensors of ``shapes`` make."""
+    rest = 1
+    if kind == "MatMul" and min(map(len, shapes)) > 1:
+        rest = shapes[0][-2] * shapes[1][-1]
+        shapes = [s[:-2] for s in shapes]
+    longest = itertools.zip_longest(*map(reversed, shapes), fillvalue=1)
+    return rest * math.prod(0 if 0 in sizes else max(sizes) for sizes in longest)
 
 
 def inner(graph: Graph, frame: Frame, most: int, numbered: int = 0) -> Any:

@@ -90,7 +90,8 @@ def _transpose(x: Any, *, perm: Any = None) -> Any:
 
 
 @operator("Concat")
-def _concat(*given: Any, axis: int = 1) -> Any:
+def _concat(*given: Any, axis: int = 1, node: Any) -> Any:
+    check_sizes(sum(math.prod(x.shape) for x in given), node)
     if isinstance(given[0], np.ndarray):
         return np.concatenate(given, axis)
     return api.cat(list(given), axis)

@@ -137,8 +137,8 @@ class Builder:
     def _check_count(self, more: int) -> None:
         if self.count + more > self.limits.nodes:
             raise SerializationError(
-                f"{self.source}: more than {self.limits.nodes} nodes, those of functions counted as "
-                "often as they are called (load(..., limits=Limits(nodes=...)))"
+                f"{self.source}: more than {self.limits.nodes} nodes, those of functions counted "
+                "as often as they are called (load(..., limits=Limits(nodes=...)))"
             )
 
     def _size(self, nodes: Iterable[NodeProto], depth: int) -> int:

@@ -49,8 +49,8 @@ class Port:
 
 
 _GROWING = frozenset(
-    "Add Sub Mul Div Pow Mod PRelu MatMul Equal Less Greater LessOrEqual GreaterOrEqual And Or Xor "
-    "Where Min Max Sum Mean BitwiseAnd BitwiseOr BitwiseXor".split()
+    "Add Sub Mul Div Pow Mod PRelu MatMul Gemm Equal Less Greater LessOrEqual GreaterOrEqual And "
+    "Or Xor Where Min Max Sum Mean BitwiseAnd BitwiseOr BitwiseXor".split()
 )
 
 

@@ -130,7 +130,7 @@ def _check_growth(step: Step, given: list[Any]) -> None:
         bound = bound * math.prod(shape)
     if type(bound) is not int or bound <= most or shapes.count(shapes[0]) == len(shapes):
         return
-    count = _count(step.kind, shapes)
+    count = _count(step, shapes)
     if count > max(most, *map(math.prod, shapes)):
         raise ShapeError(
             f"{count} elements would be made of tensors of {shapes}; at most {most} are "
@@ -138,10 +138,14 @@ def _check_growth(step: Step, given: list[Any]) -> None:
         )
 
 
-def _count(kind: str, shapes: list[tuple]) -> int:
+def _count(step: Step, shapes: list[tuple]) -> int:
     """Elements of what tensors of ``shapes`` make."""
     rest = 1
-    if kind == "MatMul" and min(map(len, shapes)) > 1:
+    if step.kind == "Gemm" and min(map(len, shapes[:2])) > 0:
+        inner = shapes[0][0 if step.attributes.get("transA") else -1]
+        columns = shapes[1][0 if step.attributes.get("transB") else -1]
+        return math.prod(shapes[0]) // max(inner, 1) * columns
+    if step.kind == "MatMul" and min(map(len, shapes)) > 1:
         rest = shapes[0][-2] * shapes[1][-1]
         shapes = [s[:-2] for s in shapes]
     longest = itertools.zip_longest(*map(reversed, shapes), fillvalue=1)

@@ -213,7 +213,7 @@ def test_loops_within_loops_are_counted_together():
             loaded.run({"x": ONE})
 
 
-@pytest.mark.parametrize("kind", ["Add", "MatMul", "Equal", "Where"])
+@pytest.mark.parametrize("kind", ["Add", "MatMul", "Gemm", "Equal", "Where"])
 def test_small_tensors_do_not_make_a_huge_one(kind):
     arrays = (array("b", np.ones((1, 200))), array("yes", True, np.bool_))
     made = model([node(kind, "yes x b" if kind == "Where" else "x b", "y")], ["x"],

@@ -3,6 +3,8 @@ them, operators found in the table, attributes decoded. What is damaged or missi
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +19,7 @@ from onnx import (
     ValueInfoProto,
 )
 
+from ...core.types.dtypes import dtype
 from ...errors import OperatorError, SerializationError
 from . import operators as _rows  # fills the table
 from .elements import NARROW, array_of
@@ -49,6 +52,7 @@ def build(model: ModelProto, limits: Limits, source: str) -> Graph:
     """The graph of ``model``, which ``source`` names in errors."""
     builder = Builder(model, limits, source)
     graph = builder.graph(model.graph, Scope(None), builder.versions, 0)
+    graph.types = builder.types
     finish(graph)
     return graph
 
@@ -59,6 +63,9 @@ class Builder:
     def __init__(self, model: ModelProto, limits: Limits, source: str) -> None:
         self.limits, self.source, self.count = limits, source, 0
         self.taken: set[str] = set()
+        self.copies: Counter[str] = Counter()  # names that were there already, how often
+        self.sizes: dict[int, int] = {}  # nodes that functions become, by identity
+        self.types: dict[dtype, dtype] = {}
         self.narrow: dict[str, int] = {}  # types of fewer than 8 bits, by values
         self.versions = _versions(model.opset_import, source)
         self.functions: dict[tuple[str, str, str], FunctionProto] = {}
@@ -79,8 +86,11 @@ class Builder:
             name = self.define(scope, tensor.name, "initializer")
             out.constants[name] = self._array(tensor, f"initializer {tensor.name!r}")
             self._note(name, tensor.data_type)
+        preset = set(scope.names)  # whose initializers are what they are usually
         for value in g.input:
-            if value.name not in scope.names:
+            if value.name in preset:
+                preset.discard(value.name)
+            else:
                 self.define(scope, value.name, "input")
             port = _port(value, scope.names[value.name])
             out.inputs.append(port)
@@ -102,9 +112,10 @@ class Builder:
             raise SerializationError(f"{self.source}: an {what} without a name")
         if name in scope.names:
             raise SerializationError(f"{self.source}: {what} {name!r} is there twice")
-        own = f"{scope.prefix}{name}"
+        own = base = f"{scope.prefix}{name}"
         while own in self.taken:
-            own += "'"
+            self.copies[base] += 1
+            own = f"{base}'" if self.copies[base] == 1 else f"{base}'{self.copies[base]}"
         self.taken.add(own)
         scope.names[name] = own
         return own
@@ -123,14 +134,37 @@ class Builder:
                 "deep; functions that call themselves have no end"
             )
 
+    def _check_count(self, more: int) -> None:
+        if self.count + more > self.limits.nodes:
+            raise SerializationError(
+                f"{self.source}: more than {self.limits.nodes} nodes, those of functions counted "
+                "as often as they are called (load(..., limits=Limits(nodes=...)))"
+            )
+
+    def _size(self, nodes: Iterable[NodeProto], depth: int) -> int:
+        """How many nodes there are with functions opened: known before any is built."""
+        total = 0
+        for node in nodes:
+            total += 1
+            function = self.functions.get((_domain(node.domain), node.op_type, node.overload))
+            if function is not None and depth <= self.limits.depth:
+                size = self.sizes.get(id(function))
+                if size is None:
+                    self.sizes[id(function)] = 0  # one that calls itself is told by its depth
+                    size = self.sizes[id(function)] = self._size(function.node, depth + 1)
+                total += size
+            for a in node.attribute:
+                if a.type == AttributeProto.GRAPH and depth <= self.limits.depth:
+                    total += self._size(a.g.node, depth + 1)
+        return total
+
     # --- nodes ------------------------------------------------------------------------------
     def node(
         self, node: NodeProto, scope: Scope, versions: Versions, out: Graph, depth: int
     ) -> None:
         """The steps of a node: one, or those of the function that it calls."""
         self.count += 1
-        if self.count > self.limits.nodes:
-            raise SerializationError(f"{self.source}: more than {self.limits.nodes} nodes")
+        self._check_count(0)
         domain = _domain(node.domain)
         function = self.functions.get((domain, node.op_type, node.overload))
         if function is not None:
@@ -142,7 +176,7 @@ class Builder:
             raise SerializationError(
                 f"{where}: the model imports no version of domain {domain or 'ai.onnx'!r}"
             )
-        row, schema = find(domain, node.op_type, version), _schema(domain, node, version)
+        row, schema = find(domain, node.op_type, version), _schema(domain, node.op_type, version)
         if row is None or not all(row.accepts(a.name) for a in node.attribute):
             function = _body(schema, node, version)
             if function is not None:
@@ -178,7 +212,7 @@ class Builder:
             self._literal(out, outputs, attributes, where)
             return
         narrow = tuple(self.narrow.get(n, 0) for n in inputs)
-        call = Call(len(outputs), version, self.limits, narrow)
+        call = Call(len(outputs), version, self.limits, narrow, self.types)
         if node.op_type in ("Cast", "QuantizeLinear"):
             given = attributes.get("to") or attributes.get("output_dtype")
             self._note(outputs[0], given or call.narrow_type(2))
@@ -207,6 +241,7 @@ class Builder:
     ) -> None:  # fmt: skip
         """The steps of a function's body, with the node's values and attributes in it."""
         self._check_depth(depth + 1, function.name)
+        self._check_count(self._size(function.node, depth))
         where = self._where(node, _domain(node.domain), None)
         if len(node.input) > len(function.input) or len(node.output) > len(function.output):
             raise SerializationError(f"{where}: more inputs or results than its function has")
@@ -265,12 +300,13 @@ def _versions(imports: Iterable[onnx.OperatorSetIdProto], source: str) -> Versio
     return versions
 
 
-def _schema(domain: str, node: NodeProto, version: int) -> Any:
+@functools.lru_cache(maxsize=1024)
+def _schema(domain: str, operator: str, version: int) -> Any:
     """What ONNX says of an operator, where it says something."""
     if domain not in _STANDARD:
         return None
     try:
-        return onnx.defs.get_schema(node.op_type, version, domain)
+        return onnx.defs.get_schema(operator, version, domain)
     except (onnx.defs.SchemaError, RuntimeError, TypeError, OverflowError):
         return None
 

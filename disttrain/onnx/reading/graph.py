@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.types.dtypes import dtype
 from .numbers import RULES
 from .table import Call, Operator
 
@@ -20,7 +21,7 @@ from .table import Call, Operator
 class Limits:
     """What a model may ask for. ``bytes`` of one tensor of the file; ``elements`` of a tensor that
     an operation makes of sizes alone; ``nodes``, functions opened; ``depth`` of graphs and
-    functions within each other; ``iterations`` of one loop."""
+    functions within each other; ``iterations`` of all loops of a call."""
 
     bytes: int = 1 << 36
     elements: int = 1 << 28
@@ -47,6 +48,12 @@ class Port:
         return f"{self.name}[{sizes}]"
 
 
+_GROWING = frozenset(
+    "Add Sub Mul Div Pow Mod PRelu MatMul Gemm Equal Less Greater LessOrEqual GreaterOrEqual And "
+    "Or Xor Where Min Max Sum Mean BitwiseAnd BitwiseOr BitwiseXor".split()
+)
+
+
 @dataclass
 class Step:
     """One operation. ``where`` names its node in errors."""
@@ -61,6 +68,15 @@ class Step:
     call: Call
     on_numbers: bool = False
     frees: tuple[str, ...] = ()
+    words: dict[str, Any] = field(init=False)  # what the function is given by name
+    plain: bool = field(init=False, default=False)  # takes tensors, has one result
+    grows: bool = field(init=False, default=False)  # which may be larger than all of these
+
+    def __post_init__(self) -> None:
+        self.words = self.attributes | ({"node": self.call} if self.row.takes_node else {})
+        takes_tensors = not (self.graphs or self.row.numbers or self.row.soft)
+        self.grows = self.kind in _GROWING and len(self.inputs) > 1
+        self.plain = takes_tensors and len(self.outputs) == 1 and bool(self.outputs[0])
 
     @property
     def has_rule(self) -> bool:
@@ -79,6 +95,7 @@ class Graph:
     steps: list[Step] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     literals: set[str] = field(default_factory=set)
+    types: dict[dtype, dtype] = field(default_factory=dict)  # of ``Call``; of a model as a whole
 
     def walk(self) -> Iterator[Graph]:
         """This graph and all inside."""
@@ -116,6 +133,7 @@ def finish(graph: Graph) -> None:
         for step in inner.steps:
             wanted = not needed.isdisjoint(step.outputs)
             step.on_numbers = _computes(step, sized) and (wanted or step.outputs[0] in derived)
+            step.plain = step.plain and not step.on_numbers
         _free(inner)
 
 

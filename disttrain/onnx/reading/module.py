@@ -8,15 +8,17 @@ from keyword import iskeyword
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from ...core import no_grad
 from ...core.tensor import Tensor
 from ...core.types import dtypes
+from ...core.types.dtypes import dtype
 from ...errors import ConfigError, DTypeError, ShapeError
 from ...nn.module import Module
 from ...nn.parameter import Parameter
 from ...ops import api
-from .elements import held_in, type_name
+from .elements import NUMBERS, held_in, type_name
 from .graph import Graph, Port, buffers_of, numbers_of
 from .numbers import Numbers, of_array
 from .running import Frame, constant, run
@@ -37,6 +39,7 @@ class OnnxModule(Module):
         self._optional = tuple(p for p in graph.inputs if p.name in graph.constants)
         self.qualified_names: dict[str, str] = {}
         self._homes: dict[str, tuple[Module, str]] = {}
+        self._witnesses: dict[dtype, tuple[Module, str]] = {}  # a tensor of each type of numbers
         self._numbers: dict[str, Numbers] = {}
         self._texts: dict[str, np.ndarray] = {}
         self._take_constants(graph)
@@ -66,6 +69,8 @@ class OnnxModule(Module):
         else:
             home.register_buffer(own, tensor, persistent=not literal)
         self._homes[name] = home, own
+        if tensor.dtype.is_floating_point:
+            self._witnesses.setdefault(tensor.dtype, (home, own))
 
     def _home(self, name: str) -> tuple[Module, str]:
         """The module within this one, and the name in it, for an initializer."""
@@ -91,16 +96,18 @@ class OnnxModule(Module):
     # --- calls ------------------------------------------------------------------------------
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The results of the model: one, or a tuple of them."""
+        self._note_types()
         given = self._bound(args, kwargs)
-        values: dict[str, Any] = {n: getattr(home, own) for n, (home, own) in self._homes.items()}
+        values: dict[str, Any] = {}
+        for name, (home, own) in self._homes.items():
+            found = home._parameters.get(own)
+            if found is None:
+                found = home._buffers.get(own)
+            values[name] = getattr(home, own) if found is None else found
         values |= self._texts
-        device = None
-        for port in (*self.inputs, *self._optional):
-            if port.name in given:
-                values[port.name] = value = given[port.name]
-                if isinstance(value, Tensor):
-                    device = value.device if device is None else device
+        values |= given
         numbers = {n: v for n, v in self._numbers.items() if n not in given}
+        device = next((v.device for v in given.values() if isinstance(v, Tensor)), None)
         if device is None:
             device = next((v.device for v in values.values() if isinstance(v, Tensor)), None)
         if device is None:
@@ -109,6 +116,14 @@ class OnnxModule(Module):
             with device:  # where what operators make of sizes alone has to be
                 out = run(self._graph, Frame(values, numbers, device))
         return out[0] if len(out) == 1 else tuple(out)
+
+    def _note_types(self) -> None:
+        """What became of the model's types of numbers, as one tensor of each says."""
+        types = self._graph.types
+        for kind, (home, own) in self._witnesses.items():
+            now = getattr(home, own).dtype
+            if types.get(kind, kind) != now:
+                types[kind] = now
 
     def _bound(self, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Values by the names of inputs, checked."""
@@ -131,10 +146,12 @@ class OnnxModule(Module):
             )
         sizes: dict[str, Any] = {}
         for name, value in given.items():
-            if isinstance(value, np.ndarray) and value.dtype.kind not in "OUS":
-                given[name] = value = api.tensor(value)
+            if isinstance(value, np.ndarray | np.generic) and value.dtype.kind not in "OUS":
+                given[name] = value = api.tensor(np.asarray(value))
             if isinstance(value, Tensor):
-                _check(ports[name], value, sizes, self._source)
+                _check(ports[name], value, sizes, self._source, self._graph.types)
+            else:
+                _check_other(ports[name], value, self._source)
         return given
 
     def _said(self) -> str:
@@ -142,6 +159,11 @@ class OnnxModule(Module):
 
     def run(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Arrays by name for arrays by name, without gradients."""
+        if not isinstance(arrays, Mapping):
+            raise ConfigError(
+                f"{self._source}: {type(arrays).__name__} was given; needed are arrays by "
+                f"the names of inputs, as run({{name: array}}); it takes {self._said()}"
+            )
         with no_grad():
             out = self(**dict(arrays))
         found = (out,) if len(self.outputs) == 1 else out
@@ -176,12 +198,23 @@ def _array(value: Any) -> Any:
     return value.detach().cpu().numpy() if isinstance(value, Tensor) else value
 
 
-def _check(port: Port, value: Tensor, sizes: dict[str, Any], source: str) -> None:
+def _check(
+    port: Port, value: Tensor, sizes: dict[str, Any], source: str, types: dict[dtype, dtype]
+) -> None:
     """Whether a tensor is what the model says of its input."""
-    if port.kind is not None and value.dtype != held_in(port.kind):
+    if port.kind == TensorProto.STRING:
         raise DTypeError(
-            f"{source}: input {port.name!r} is {value.dtype}; needed is {type_name(port.kind)}"
+            f"{source}: input {port.name!r} is {value.dtype}; needed is an array of texts"
         )
+    if port.kind is not None:
+        kind = held_in(port.kind)
+        needed = types.get(kind, kind)
+        if value.dtype != needed:
+            said = "" if needed == kind else f" (as the module was made {needed})"
+            raise DTypeError(
+                f"{source}: input {port.name!r} is {value.dtype}; needed is "
+                f"{type_name(NUMBERS[needed] if said else port.kind)}{said}"
+            )
     if port.shape is None:
         return
     fits = len(value.shape) == len(port.shape)
@@ -194,3 +227,14 @@ def _check(port: Port, value: Tensor, sizes: dict[str, Any], source: str) -> Non
             f"{source}: input {port.name!r} has shape {tuple(value.shape)}; needed is {port}"
             + "".join(f", {n}={v}" for n, v in sizes.items() if n in port.shape)
         )
+
+
+def _check_other(port: Port, value: Any, source: str) -> None:
+    """Whether what is no tensor may be: where texts are needed, or no tensor."""
+    if port.kind is None or (port.kind == TensorProto.STRING and isinstance(value, np.ndarray)):
+        return
+    more = "; give values by name as model(**values)" if isinstance(value, Mapping) else ""
+    raise DTypeError(
+        f"{source}: input {port.name!r} is of type {type(value).__name__}; needed is a tensor or "
+        f"an array of {type_name(port.kind)}{more}"
+    )

@@ -6,6 +6,8 @@ by the function of its row. Inner graphs see the values around them.
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -25,14 +27,15 @@ _FAULTS = (ShapeError, DTypeError, NumberError, DeviceError, LinAlgError, TypeEr
 
 
 class Frame:
-    """Values by name, over those of the graph around."""
+    """Values by name, over those of the graph around; ``rounds``: how often inner ones were run."""
 
-    __slots__ = ("device", "numbers", "outer", "values")
+    __slots__ = ("device", "numbers", "outer", "rounds", "values")
 
     def __init__(
         self, values: dict, numbers: dict, device: Any, outer: Frame | None = None
     ) -> None:
         self.values, self.numbers, self.device, self.outer = values, numbers, device, outer
+        self.rounds: list[int] = [0] if outer is None else outer.rounds
 
     def value(self, name: str) -> Any:
         """A value as functions take it: a tensor, where there are numbers, too."""
@@ -89,24 +92,77 @@ def read(value: Any) -> Numbers:
 
 def run(graph: Graph, frame: Frame, numbered: int = 0) -> list[Any]:
     """The results of ``graph``, whose inputs ``frame`` has, after the first ``numbered``."""
+    values, numbers = frame.values, frame.numbers
     for step in graph.steps:
         try:
-            _run(step, frame)
+            if step.plain:
+                _run_plain(step, frame, values)
+            else:
+                _run(step, frame)
         except Exception as error:
             if type(error) is ValueError or isinstance(error, _FAULTS):
                 raise NodeError(f"{step.where}: {error or type(error).__name__}") from error
             raise
         for name in step.frees:
-            frame.values.pop(name, None)
-            frame.numbers.pop(name, None)
+            if values.pop(name, None) is None:
+                numbers.pop(name, None)
     return [frame.value(port.name) for port in graph.outputs[numbered:]]
 
 
-def inner(graph: Graph, frame: Frame, numbered: int = 0) -> Any:
-    """A function of values that runs a graph within ``frame``. Its first ``numbered`` results are
-    numbers of the host, if they are known as such."""
+def _run_plain(step: Step, frame: Frame, values: dict[str, Any]) -> None:
+    """A step of tensors alone with one result: what nearly all are, with the least around it."""
+    try:
+        given = [values[name] for name in step.inputs]
+    except KeyError:  # left out, of a graph around, or numbers
+        given = [frame.value(name) if name else None for name in step.inputs]
+    if step.grows:
+        _check_growth(step, given)
+    out = step.row.function(*given, **step.words)
+    values[step.outputs[0]] = out[0] if type(out) is tuple else out
+
+
+def _check_growth(step: Step, given: list[Any]) -> None:
+    """Before any memory is taken: whether small tensors make a huge one by their shapes."""
+    shapes = [tuple(x.shape) for x in given if isinstance(x, Tensor)]
+    most = step.call.limits.elements
+    bound: Any = 1
+    for shape in shapes:
+        bound = bound * math.prod(shape)
+    if type(bound) is not int or bound <= most or shapes.count(shapes[0]) == len(shapes):
+        return
+    count = _count(step, shapes)
+    if count > max(most, *map(math.prod, shapes)):
+        raise ShapeError(
+            f"{count} elements would be made of tensors of {shapes}; at most {most} are "
+            "(load(..., limits=Limits(elements=...)))"
+        )
+
+
+def _count(step: Step, shapes: list[tuple]) -> int:
+    """Elements of what tensors of ``shapes`` make."""
+    rest = 1
+    if step.kind == "Gemm" and min(map(len, shapes[:2])) > 0:
+        inner = shapes[0][0 if step.attributes.get("transA") else -1]
+        columns = shapes[1][0 if step.attributes.get("transB") else -1]
+        return math.prod(shapes[0]) // max(inner, 1) * columns
+    if step.kind == "MatMul" and min(map(len, shapes)) > 1:
+        rest = shapes[0][-2] * shapes[1][-1]
+        shapes = [s[:-2] for s in shapes]
+    longest = itertools.zip_longest(*map(reversed, shapes), fillvalue=1)
+    return rest * math.prod(0 if 0 in sizes else max(sizes) for sizes in longest)
+
+
+def inner(graph: Graph, frame: Frame, most: int, numbered: int = 0) -> Any:
+    """A function of values that runs a graph within ``frame``, if ``most`` runs are not over. Its
+    first ``numbered`` results are numbers of the host, if they are known as such."""
 
     def call(*given: Any) -> list[Any]:
+        frame.rounds[0] += 1
+        if frame.rounds[0] > most:
+            raise ShapeError(
+                f"loops of more than {most} rounds together (load(..., "
+                "limits=Limits(iterations=...)))"
+            )
         if len(given) != len(graph.inputs):
             raise ShapeError(
                 f"graph {graph.name!r} takes {len(graph.inputs)} values; given are {len(given)}"
@@ -129,11 +185,9 @@ def _run(step: Step, frame: Frame) -> None:
     given = [
         None if not name else _given(frame, name, i, row) for i, name in enumerate(step.inputs)
     ]
-    words = dict(step.attributes)
+    words = dict(step.words)
     for name, graph in step.graphs.items():
-        words[name] = inner(graph, frame, step.kind == "Loop")
-    if row.takes_node:
-        words["node"] = step.call
+        words[name] = inner(graph, frame, step.call.limits.iterations, step.kind == "Loop")
     out = row.function(*given, **words)
     if len(step.outputs) == 1 and not isinstance(out, tuple):
         out = (out,)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...core.types.dtypes import dtype
+
 ML, TRAINING, PREVIEW = "ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.preview"
 MICROSOFT = "com.microsoft"
 NEWEST = 10**6
@@ -21,16 +23,22 @@ NEWEST = 10**6
 @dataclass(frozen=True)
 class Call:
     """What a function may ask of its node: how many results are wanted, the version of its domain,
-    the limits of the model, and for each input ONNX's type if it has fewer than 8 bits, else 0."""
+    the limits of the model, for each input ONNX's type if it has fewer than 8 bits, else 0; and
+    what types became by ``double``, ``half`` and the like, which all nodes of a model share."""
 
     num_outputs: int
     version: int
     limits: Any
     narrow: tuple[int, ...]
+    types: dict[dtype, dtype] = field(default_factory=dict)
 
     def narrow_type(self, place: int) -> int:
         """ONNX's type of fewer than 8 bits that an input has, or 0."""
         return self.narrow[place] if place < len(self.narrow) else 0
+
+    def type_of(self, kind: dtype) -> dtype:
+        """What the model's type ``kind`` is now."""
+        return self.types.get(kind, kind)
 
 
 @dataclass(frozen=True)

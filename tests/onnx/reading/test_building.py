@@ -203,3 +203,29 @@ def test_sparse_initializers_are_named():
     made.graph.sparse_initializer.add()
     with pytest.raises(OperatorError, match="sparse"):
         dt.onnx.load(made)
+
+
+def test_functions_that_grow_with_each_level_are_refused_before_they_are_built():
+    functions = []
+    for i in range(30):
+        kind, domain = ("Relu", "") if i == 29 else (f"f{i + 1}", "d")
+        nodes = [helper.make_node(kind, [a], [b], domain=domain) for a, b in ("ac", "cb")]
+        imports = [helper.make_opsetid("", 17), helper.make_opsetid("d", 1)]
+        functions.append(helper.make_function("d", f"f{i}", ["a"], ["b"], nodes, imports))
+    made = model([node("f0", "x", "y", domain="d")], ["x"], ["y"], functions=tuple(functions),
+                 domains=("d",))  # fmt: skip
+    with pytest.raises(SerializationError, match="more than 1000000 nodes, those of functions"):
+        dt.onnx.load(made)
+
+
+def test_values_of_one_name_in_many_calls_have_names_of_their_own():
+    body = [helper.make_node("Relu", ["a"], ["c"]), helper.make_node("Neg", ["c"], ["b"])]
+    function = helper.make_function("d", "f", ["a"], ["b"], body, [helper.make_opsetid("", 17)])
+    nodes = [helper.make_node("f", [f"v{i}"], [f"v{i + 1}"], domain="d") for i in range(20)]
+    made = model(nodes, ["v0"], ["v20"], functions=(function,), domains=("d",))
+    assert dt.onnx.load(made)(dt.ones(1)).tolist() == [0.0]
+
+
+def test_two_inputs_of_one_name_are_refused():
+    with pytest.raises(SerializationError, match="input 'x' is there twice"):
+        dt.onnx.load(model([node("Relu", "x", "y")], ["x", "x"], ["y"]))

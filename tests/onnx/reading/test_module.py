@@ -146,10 +146,56 @@ def test_copies_are_apart_and_state_goes_from_one_to_the_other():
     assert np.array_equal(loaded.run({"x": X})["y"], b)
 
 
-def test_halves_and_doubles():
+@pytest.mark.parametrize("name", ["float64", "float16", "bfloat16"])
+def test_inputs_are_of_the_type_that_the_module_was_made(name):
+    kind = getattr(dt, name)
     loaded = dt.onnx.load(classifier())
-    with pytest.raises(DTypeError, match="FLOAT"):
-        loaded.double()(dt.tensor(X).double())
+    want = loaded(dt.tensor(X))
+    loaded.to(kind)
+    out = loaded(dt.tensor(X).to(kind))
+    assert out.dtype == kind
+    assert np.allclose(out.float().detach().numpy(), want.detach().numpy(), atol=0.1)
+    with pytest.raises(DTypeError, match=f"'x' is disttrain.float32; needed is .*made .*{name}"):
+        loaded(dt.tensor(X))
+    copied = copy.deepcopy(loaded).float()
+    assert copied(dt.tensor(X)).dtype == dt.float32
+    assert loaded(dt.tensor(X).to(kind)).dtype == kind
+
+
+def test_what_a_model_casts_and_makes_follows_the_type_of_the_module():
+    made = model(
+        [
+            node("Cast", "n", "a", to=FLOAT),
+            node("ConstantOfShape", "s", "b"),
+            node("Add", "a b", "c"),
+            node("MatMul", "c w", "y"),
+        ],
+        [port("n", INT64, [2, 3])],
+        ["y"],
+        (array("w", np.ones((3, 2))), array("s", [2, 3], np.int64)),
+    )
+    loaded = dt.onnx.load(made).half()
+    assert loaded(dt.ones(2, 3, dtype=dt.int64)).dtype == dt.float16
+    assert dt.compile(loaded.double())(dt.ones(2, 3, dtype=dt.int64)).dtype == dt.float64
+    assert loaded.float()(dt.ones(2, 3, dtype=dt.int64)).dtype == dt.float32
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"x": X}, "type dict; needed is a tensor.*FLOAT; give values by name"),
+        (X.tolist(), "type list; needed"),
+        (3.0, "type float; needed"),
+        (None, "type NoneType; needed"),
+        ("x", "type str; needed"),
+        (np.array(["x"], object), "type ndarray; needed"),
+    ],
+)
+def test_what_is_no_tensor_is_told(value, text):
+    with pytest.raises(DTypeError, match=text):
+        dt.onnx.load(classifier())(value)
+    with pytest.raises(ConfigError, match=r"list was given; needed are arrays by the names"):
+        dt.onnx.load(classifier()).run([X])
 
 
 def test_threads_call_it_at_once():

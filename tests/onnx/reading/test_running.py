@@ -192,3 +192,49 @@ def test_results_that_are_inputs_initializers_or_sizes():
     assert (
         out["x"].tolist() == ONE.tolist() and out["w"].tolist() == [3] and out["n"].tolist() == [2]
     )
+
+
+def test_loops_within_loops_are_counted_together():
+    words = {"inputs": [port("i", INT64, []), port("c", BOOL, []), "v"]}
+    least = subgraph([node("Identity", "c", "d"), node("Identity", "v", "w")], words["inputs"],
+                     [port("d", BOOL, []), "w"])  # fmt: skip
+    around = subgraph(
+        [node("Identity", "c", "d"), node("Loop", "many on v", "w", body=least)],
+        words["inputs"],
+        [port("d", BOOL, []), "w"],
+    )
+    arrays = (array("on", True, np.bool_), array("many", 20, np.int64))
+    made = model([node("Loop", "many on x", "y", body=around)], ["x"], ["y"], arrays)
+    out = dt.onnx.load(made, limits=Limits(iterations=420)).run({"x": ONE})
+    assert np.array_equal(out["y"], ONE)
+    loaded = dt.onnx.load(made, limits=Limits(iterations=419))
+    for _ in range(2):
+        with pytest.raises(NodeError, match="more than 419 rounds together"):
+            loaded.run({"x": ONE})
+
+
+@pytest.mark.parametrize("kind", ["Add", "MatMul", "Gemm", "Equal", "Where"])
+def test_small_tensors_do_not_make_a_huge_one(kind):
+    arrays = (array("b", np.ones((1, 200))), array("yes", True, np.bool_))
+    made = model([node(kind, "yes x b" if kind == "Where" else "x b", "y")], ["x"],
+                 [port("y", BOOL if kind == "Equal" else FLOAT)], arrays)  # fmt: skip
+    loaded = dt.onnx.load(made, limits=Limits(elements=20_000))
+    assert loaded(dt.ones(100, 1)).shape == (100, 200)
+    with pytest.raises(NodeError, match=r"20200 elements would be made of .*\(101, 1\), \(1, 200"):
+        loaded(dt.ones(101, 1))
+
+
+def test_a_tensor_that_is_larger_than_the_limit_is_computed_with():
+    made = model([node("Add", "x b", "y")], ["x"], ["y"], (array("b", np.ones((2, 1))),))
+    loaded = dt.onnx.load(made, limits=Limits(elements=10))
+    assert loaded(dt.ones(2, 20)).shape == (2, 20)
+    with pytest.raises(NodeError, match="80 elements"):
+        loaded(dt.ones(40, 1, 1))
+
+
+def test_what_doubles_with_each_node_is_ended():
+    nodes = [node("Concat", f"{n} {n}", f"v{i}", axis=0)
+             for i, n in enumerate(["x", *[f"v{i}" for i in range(59)]])]  # fmt: skip
+    loaded = dt.onnx.load(model(nodes, ["x"], ["v59"]), limits=Limits(elements=1000))
+    with pytest.raises(NodeError, match="1024 elements would be made"):
+        loaded(dt.ones(1))

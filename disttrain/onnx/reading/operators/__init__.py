@@ -10,6 +10,7 @@ from . import (
     elementwise,
     gathering,
     losses,
+    machines,
     normalization,
     pooling,
     products,
@@ -22,6 +23,7 @@ from . import (
     shapes,
     signal,
     strings,
+    transformers,
     trees,
 )
 from .shapes import literal

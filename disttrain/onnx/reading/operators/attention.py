@@ -145,7 +145,7 @@ def _flex_attention(
 
 
 @operator("RotaryEmbedding")
-def _rotary_embedding(
+def rotary_embedding(
     x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None, *, interleaved: int = 0,
     num_heads: int = 0, rotary_embedding_dim: int = 0,
 ) -> Tensor:  # fmt: skip

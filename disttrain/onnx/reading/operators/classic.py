@@ -8,13 +8,18 @@ import numpy as np
 
 from ....core.tensor import Tensor
 from ....core.types import dtypes
+from ....errors import DTypeError, ShapeError
 from ....nn import functional as F
 from ....ops import api
 from ..table import ML, operator
+from .trees import after
+
+_MOST_PLACES = 1 << 20  # of a dictionary that becomes a row
 
 
 @operator("ArrayFeatureExtractor", domain=ML)
 def _extract(x: Any, places: Tensor) -> Any:
+    x = x.reshape(1, -1) if x.ndim == 1 else x
     if isinstance(x, np.ndarray):
         return np.take(x, places.numpy().ravel(), -1)
     return api.index_select(x, x.ndim - 1, places.reshape(-1).long())
@@ -25,13 +30,14 @@ def _binarize(x: Tensor, *, threshold: float = 0.0) -> Tensor:
     return (x > threshold).to(x.dtype)
 
 
-def _row(values: Any) -> Tensor:
+def row(values: Any) -> Tensor:
+    """Numbers of an attribute, as a row."""
     return api.tensor(np.array(values, np.float32))
 
 
 @operator("Scaler", domain=ML)
 def _scale(x: Tensor, *, offset: Any = (0.0,), scale: Any = (1.0,)) -> Tensor:
-    return (x.to(dtypes.float32) - _row(offset)) * _row(scale)
+    return (x.to(dtypes.float32) - row(offset)) * row(scale)
 
 
 @operator("Normalizer", domain=ML)
@@ -53,7 +59,7 @@ def _impute(
             if replaced_value_float != replaced_value_float
             else x == replaced_value_float
         )
-        return api.where(gone, _row(imputed_value_floats).to(x.dtype), x)
+        return api.where(gone, row(imputed_value_floats).to(x.dtype), x)
     filled = api.tensor(np.array(imputed_value_int64s, np.int64)).to(x.dtype)
     return api.where(x == replaced_value_int64, filled, x)
 
@@ -113,11 +119,47 @@ def _zip_map(
     return [dict(zip(labels, row)) for row in x.tolist()]
 
 
-_POST = {
-    "NONE": lambda x: x,
-    "SOFTMAX": lambda x: F.softmax(x, -1),
-    "LOGISTIC": api.sigmoid,
-}
+@operator("DictVectorizer", domain=ML)
+def _vectorize(x: Any, *, int64_vocabulary: Any = None, string_vocabulary: Any = None) -> Any:
+    """A row of what a dictionary, or each of a list of them, has for the keys."""
+    keys = int64_vocabulary if int64_vocabulary is not None else string_vocabulary
+    rows = [_dictionary(d) for d in (x if isinstance(x, list) else [x])]
+    texts = any(isinstance(v, str) for d in rows for v in d.values())
+    return _of_values([[d.get(k, "" if texts else 0) for k in keys] for d in rows])
+
+
+def _dictionary(x: Any) -> dict:
+    if not isinstance(x, dict):
+        raise DTypeError(f"a dictionary is needed; given is {type(x).__name__}")
+    return x
+
+
+def _of_values(values: list) -> Any:
+    array = np.array(values)
+    if array.dtype.kind == "U":
+        return array.astype(object)
+    return api.tensor(array.astype(np.int64 if array.dtype.kind in "iu" else np.float32))
+
+
+@operator("CastMap", domain=ML)
+def _cast_map(
+    x: Any, *, cast_to: str = "TO_FLOAT", map_form: str = "DENSE", max_map: int = 1
+) -> Any:
+    """The values of a dictionary in the order of its keys, or at the places that these are."""
+    given = dict(sorted(_dictionary(x).items()))
+    if map_form == "SPARSE":
+        if max_map > _MOST_PLACES:
+            raise ShapeError(f"{max_map} values would be made; at most {_MOST_PLACES} are")
+        outside = [k for k in given if not 0 <= k < max_map]
+        if outside:
+            raise ShapeError(f"key {outside[0]}; needed are keys of 0 to {max_map - 1}")
+        usual = "0" if cast_to == "TO_STRING" else 0
+        given = {i: given.get(i, usual) for i in range(max_map)}
+    values = list(given.values())
+    if cast_to == "TO_STRING":
+        return np.array([[v if isinstance(v, str) else f"{v:g}" for v in values]], object)
+    numbers = np.array([[float(v) for v in values]], np.float64)
+    return api.tensor(numbers.astype(np.int64 if cast_to == "TO_INT64" else np.float32))
 
 
 @operator("LinearRegressor", domain=ML)
@@ -125,9 +167,9 @@ def _linear_regressor(
     x: Tensor, *, coefficients: Any, intercepts: Any = None, post_transform: str = "NONE",
     targets: int = 1,
 ) -> Tensor:  # fmt: skip
-    weights = _row(coefficients).reshape(targets, -1)
-    bias = None if intercepts is None else _row(intercepts)
-    return _POST[post_transform](F.linear(x.to(dtypes.float32), weights, bias))
+    weights = row(coefficients).reshape(targets, -1)
+    bias = None if intercepts is None else row(intercepts)
+    return after(F.linear(x.to(dtypes.float32), weights, bias), post_transform)
 
 
 @operator("LinearClassifier", domain=ML)
@@ -138,19 +180,20 @@ def _linear_classifier(
     labels = classlabels_ints if classlabels_ints is not None else classlabels_strings
     rows = max(1, len(coefficients) // x.shape[-1])
     scores = F.linear(
-        x.to(dtypes.float32), _row(coefficients).reshape(rows, -1),
-        None if intercepts is None else _row(intercepts),
+        x.to(dtypes.float32), row(coefficients).reshape(rows, -1),
+        None if intercepts is None else row(intercepts),
     )  # fmt: skip
     if rows == 1 and len(labels) == 2:
         scores = api.cat([-scores, scores], -1)
         if post_transform == "LOGISTIC":
             chosen = api.argmax(scores, -1)
-            return _labelled(labels, chosen), api.sigmoid(scores)
+            return labelled(labels, chosen), api.sigmoid(scores)
     chosen = api.argmax(scores, -1)
-    return _labelled(labels, chosen), _POST[post_transform](scores)
+    return labelled(labels, chosen), after(scores, post_transform)
 
 
-def _labelled(labels: Any, chosen: Tensor) -> Any:
+def labelled(labels: Any, chosen: Tensor) -> Any:
+    """The labels of the classes that were chosen."""
     table = np.array(labels, object if isinstance(labels[0], str) else np.int64)
     found = table[chosen.numpy()]
     return found if found.dtype == object else api.tensor(found)

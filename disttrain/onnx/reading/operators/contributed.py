@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .... import linalg
 from ....core.tensor import Tensor
 from ....core.types import dtypes
 from ....errors import OperatorError
 from ....nn import functional as F
 from ....ops import api
 from ..elements import NUMBERS
-from ..table import MICROSOFT, operator
+from ..table import MICROSOFT, find, operator
+from . import gathering, shapes  # noqa: F401 (whose rows are used)
 from .convolution import conv
 from .pooling import average_pool, global_average_pool
 from .products import gemm
@@ -112,6 +114,9 @@ def _activated(x: Tensor, name: str, numbers: Any) -> Tensor:
         "": lambda t: t, "Relu": F.relu, "Sigmoid": api.sigmoid, "Tanh": api.tanh,
         "LeakyRelu": F.leaky_relu, "Clip": api.clamp,
         "HardSigmoid": lambda t, a, b: api.clamp(t * a + b, 0.0, 1.0),
+        "Elu": F.elu, "Celu": F.celu, "Softplus": F.softplus, "Softsign": F.softsign,
+        "ThresholdedRelu": lambda t, a: api.where(t > a, t, api.zeros_like(t)),
+        "ScaledTanh": lambda t, a, b: api.tanh(t * b) * a,
     }  # fmt: skip
     if name not in table:
         raise OperatorError(f"activation {name!r}; known are {', '.join(filter(None, table))}")
@@ -125,6 +130,68 @@ def _fused_conv(
 ) -> Tensor:  # fmt: skip
     out = conv(x, w, b, **words)
     return _activated(out if z is None else out + z, activation, activation_params)
+
+
+@operator("FusedGemm", domain=MICROSOFT)
+def _fused_gemm(
+    a: Tensor, b: Tensor, c: Tensor | None = None, *, activation: str = "",
+    activation_alpha: float | None = None, activation_beta: float | None = None,
+    activation_gamma: float | None = None, **words: Any,
+) -> Tensor:  # fmt: skip
+    numbers = [n for n in (activation_alpha, activation_beta) if n is not None]
+    return _activated(gemm(a, b, c, **words), activation, numbers)
+
+
+@operator("BiasDropout", domain=MICROSOFT)
+def _bias_dropout(
+    x: Tensor, bias: Tensor, residual: Tensor | None = None, ratio: Any = None,
+    training: Any = None, *, seed: int = 0,
+) -> tuple:  # fmt: skip
+    """For inference, where nothing is dropped."""
+    out = x + bias if residual is None else x + bias + residual
+    return out, api.ones_like(out, dtype=dtypes.bool)
+
+
+@operator("BiasAdd", domain=MICROSOFT)
+def _bias_add(x: Tensor, bias: Tensor, skip: Tensor) -> Tensor:
+    return x + bias + skip
+
+
+@operator("BiasSplitGelu", domain=MICROSOFT)
+def _bias_split_gelu(x: Tensor, bias: Tensor) -> Tensor:
+    left, right = api.chunk(x + bias, 2, -1)
+    return left * F.gelu(right)
+
+
+@operator("GroupNorm", domain=MICROSOFT)
+def _group_norm(
+    x: Tensor, gamma: Tensor, beta: Tensor, *, groups: int, activation: int = 0,
+    channels_last: int = 1, epsilon: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    out = _channels_first(x, channels_last, lambda t: F.group_norm(t, groups, gamma, beta, epsilon))
+    return F.silu(out) if activation else out
+
+
+@operator("Inverse", domain=MICROSOFT)
+def _inverse(x: Tensor) -> Tensor:
+    return linalg.inv(x)
+
+
+for _name in ("GatherND", "Pad", "Trilu"):  # as ONNX's own
+    _row: Any = find("", _name, 17)
+    operator(_name, domain=MICROSOFT, numbers=tuple(_row.numbers))(_row.function)
+
+
+@operator("CDist", domain=MICROSOFT)
+def _distances(a: Tensor, b: Tensor, *, metric: str = "sqeuclidean") -> Tensor:
+    difference = a.unsqueeze(1) - b
+    found = (difference * difference).sum(-1)
+    return api.sqrt(found) if metric == "euclidean" else found
+
+
+@operator("ExpandDims", domain=MICROSOFT, numbers=(1,))
+def _expand_dims(x: Tensor, axis: Any) -> Tensor:
+    return api.unsqueeze(x, int(axis.one()))
 
 
 @operator("Gelu", domain=MICROSOFT)

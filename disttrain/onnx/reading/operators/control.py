@@ -9,7 +9,6 @@ import numpy as np
 
 from ....core.tensor import Tensor
 from ....core.types import dtypes
-from ....errors import ShapeError
 from ....ops import api
 from ..numbers import Numbers
 from ..table import operator
@@ -36,10 +35,6 @@ def _loop(trips: Any, condition: Any, *carried: Any, body: Body, node: Any) -> t
     rows: list[list[Any]] = [[] for _ in range(node.num_outputs - len(carried))]
     going, i = condition is None or _truth(condition), 0
     while going and (most is None or i < most):
-        if i >= node.limits.iterations:
-            raise ShapeError(
-                f"a loop of more than {i} rounds (load(..., limits=Limits(iterations=...)))"
-            )
         out = body(Numbers([i], (), dtypes.int64), Numbers([True], (), dtypes.bool), *states)
         going = _truth(out[0])
         states = out[1 : 1 + len(states)]

@@ -14,7 +14,7 @@ from ....core.types import dtypes
 from ....errors import DTypeError, ShapeError
 from ....nn import functional as F
 from ....ops import api
-from ..elements import NARROW, NUMBERS, held_in
+from ..elements import NARROW, NUMBERS, OURS, held_in
 from ..table import operator, simple
 
 simple(
@@ -200,6 +200,13 @@ _SATURATING = {dtypes.float8_e4m3fn: 448.0, dtypes.float8_e4m3fnuz: 240.0,
 
 
 @operator("Cast")
+def _cast(x: Any, *, to: int, saturate: int = 1, round_mode: str = "up", node: Any) -> Any:
+    """As ``cast``; to what the model's type is now, after ``double`` and the like."""
+    if isinstance(x, Tensor) and node.types and to in OURS:
+        to = NUMBERS[node.type_of(OURS[to])]
+    return cast(x, to=to, saturate=saturate, round_mode=round_mode)
+
+
 def cast(x: Any, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
     """Elements in the type with ONNX's number ``to``."""
     if isinstance(x, np.ndarray):

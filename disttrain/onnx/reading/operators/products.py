@@ -6,6 +6,7 @@ from typing import Any
 
 from .... import linalg
 from ....core.tensor import Tensor
+from ....nn import functional as F
 from ....ops import api
 from ..table import MICROSOFT, operator, simple
 
@@ -19,6 +20,8 @@ def gemm(
     transA: int = 0, transB: int = 0, broadcast: int = 1,
 ) -> Tensor:  # fmt: skip
     """``alpha A B + beta C``."""
+    if transB and c is not None and c.ndim == 1 and alpha == beta == 1.0 and not transA:
+        return F.linear(a, b, c)
     a, b = a.t() if transA else a, b.t() if transB else b
     plain = a.dtype.is_floating_point
     out = api.matmul(a, b)
@@ -29,10 +32,17 @@ def gemm(
     return out + (c if beta == 1.0 else (c * beta).to(a.dtype))
 
 
-@operator("FusedMatMul", domain=MICROSOFT)
+@operator("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def _fused_matmul(
-    a: Tensor, b: Tensor, *, alpha: float = 1.0, transA: int = 0, transB: int = 0
-) -> Tensor:
-    a = a.transpose(-1, -2) if transA else a
-    out: Any = api.matmul(a, b.transpose(-1, -2) if transB else b)
+    a: Tensor, b: Tensor, *, alpha: float = 1.0, transA: int = 0, transB: int = 0,
+    transBatchA: int = 0, transBatchB: int = 0,
+) -> Tensor:  # fmt: skip
+    a, b = _turned(a, transA, transBatchA), _turned(b, transB, transBatchB)
+    out: Any = api.matmul(a, b)
     return out if alpha == 1.0 else out * alpha
+
+
+def _turned(x: Tensor, last: int, batch: int) -> Tensor:
+    """Rows and columns exchanged, after what was in front of the batch has come behind it."""
+    x = api.movedim(x, 0, -2) if batch and x.ndim > 2 else x
+    return x.transpose(-1, -2) if last and x.ndim > 1 else x

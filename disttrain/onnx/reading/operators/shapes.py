@@ -90,7 +90,8 @@ def _transpose(x: Any, *, perm: Any = None) -> Any:
 
 
 @operator("Concat")
-def _concat(*given: Any, axis: int = 1) -> Any:
+def _concat(*given: Any, axis: int = 1, node: Any) -> Any:
+    check_sizes(sum(math.prod(x.shape) for x in given), node)
     if isinstance(given[0], np.ndarray):
         return np.concatenate(given, axis)
     return api.cat(list(given), axis)
@@ -152,8 +153,9 @@ def _constant_of_shape(shape: Any, *, value: Any = None, node: Any) -> Tensor:
     sizes = plain(shape) or []
     check_sizes(math.prod(sizes), node)
     if value is None:
-        return api.zeros(sizes, dtype=dtypes.float32)
-    return api.full(sizes, value.ravel()[0].item(), dtype=dtypes.of(value.dtype))
+        return api.zeros(sizes, dtype=node.type_of(dtypes.float32))
+    kind = node.type_of(dtypes.of(value.dtype))
+    return api.full(sizes, value.ravel()[0].item(), dtype=kind)
 
 
 @operator("Range", numbers=(0, 1, 2))

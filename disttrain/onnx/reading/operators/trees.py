@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator as op
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -87,10 +88,19 @@ _POST: dict[str, Callable[[Tensor], Tensor]] = {
     "NONE": lambda x: x,
     "SOFTMAX": lambda x: F.softmax(x, -1),
     "LOGISTIC": api.sigmoid,
+    "SOFTMAX_ZERO": lambda x: _softmax_zero(x),
+    "PROBIT": lambda x: math.sqrt(2.0) * api.erfinv(2.0 * x - 1.0),
 }
 
 
-def _after(x: Tensor, name: str) -> Tensor:
+def _softmax_zero(x: Tensor) -> Tensor:
+    """Shares of those that are not 0; the others stay so."""
+    grown = api.where(abs(x) > 1e-7, api.exp(x - x.amax(-1, True)), api.zeros_like(x))
+    return grown / grown.sum(-1, True)
+
+
+def after(x: Tensor, name: str) -> Tensor:
+    """Scores as ``post_transform`` says."""
     if name not in _POST:
         raise OperatorError(f"post_transform {name!r}; known are {', '.join(_POST)}")
     return _POST[name](x)
@@ -117,7 +127,7 @@ def _tree_ensemble(
     roots = [(False, r) for r in tree_roots]
     total, _ = _totals(x.numpy(), roots, branches, leaves, n_targets, join)
     out = api.tensor(total).to(x.dtype)
-    return _after(out, ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[post_transform])
+    return after(out, ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[post_transform])
 
 
 def _sets(values: Any) -> Any:
@@ -169,7 +179,7 @@ def _tree_regressor(
     roots, branches, leaves = _parts(words, "target")
     base = words.get("base_values")
     total, _ = _totals(x.numpy(), roots, branches, leaves, n_targets, aggregate_function, base)
-    return _after(api.tensor(total).to(dtypes.float32), post_transform)
+    return after(api.tensor(total).to(dtypes.float32), post_transform)
 
 
 @operator("TreeEnsembleClassifier", domain=ML)
@@ -185,7 +195,7 @@ def _tree_classifier(x: Tensor, *, post_transform: str = "NONE", **words: Any) -
         chosen, scores = _of_two(total, voted, only, min(weights) >= 0, post_transform)
     else:
         chosen = np.argmax(np.where(voted, total, -np.inf), -1)
-        scores = _after(api.tensor(total).to(dtypes.float32), post_transform)
+        scores = after(api.tensor(total).to(dtypes.float32), post_transform)
     found = table[chosen]
     return found if found.dtype == object else api.tensor(found), scores
 
@@ -203,4 +213,4 @@ def _of_two(
         made = api.sigmoid(api.cat([-first, first], -1))
     else:
         made = api.cat([1 - first if only and positive else -first, first], -1)
-    return chosen, api.where(api.tensor(voted[:, 1:]), _after(both, post_transform), made)
+    return chosen, api.where(api.tensor(voted[:, 1:]), after(both, post_transform), made)

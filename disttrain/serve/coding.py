@@ -169,6 +169,8 @@ def _from_list(data: list, shape: tuple[int, ...], spec: Spec, where: str) -> np
     quick = _quick(data, shape, dtype_of(spec.dtype))
     if quick is not None:
         return quick
+    if len(data) not in (math.prod(shape), shape[0] if shape else 1):  # before it costs anything
+        raise Refused(400, f"{where}: data is a list of {len(data)}; shape {list(shape)} is needed")
     try:
         found = np.array(data) if data else np.empty(0, dtype_of(spec.dtype))
     except (ValueError, OverflowError):
@@ -281,13 +283,13 @@ def _id(asked: dict[str, Any]) -> str | None:
 
 
 def _timeout(parameters: dict[str, Any]) -> float | None:
-    """``timeout`` of the parameters, in microseconds, as Triton has it."""
+    """``timeout`` of the parameters, in microseconds, as Triton has it: 0 is none."""
     found = parameters.get("timeout")
     if found is None:
         return None
-    if type(found) is not int or not 0 < found < _LARGEST:
+    if type(found) is not int or found < 0:
         raise Refused(400, f"parameters: timeout: {shown(found)}; microseconds are needed")
-    return found / 1e6
+    return min(found, _LARGEST) / 1e6 or None
 
 
 def _refuse_regions(parameters: dict[str, Any], where: str) -> None:

@@ -110,7 +110,9 @@ def test_a_client_may_ask_whether_to_send_its_body(server) -> None:
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 def test_who_asks_for_another_protocol_is_answered_in_this_one(server, framing) -> None:
     """Clients of HTTP/2 ask so at first; the body is no request of its own."""
-    wish = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nHost"
+    wish = (
+        b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nHost"
+    )
     asked = good().replace(b"Host", wish)
     if framing == "chunked":
         head, _, body = asked.partition(b"\r\n\r\n")

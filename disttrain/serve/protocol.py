@@ -207,10 +207,11 @@ class Connection(asyncio.Protocol):
         if request.headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             raise Refused(501, "transfer-encoding: chunked is all that is understood")
         self._see_host(request)
-        if parser.should_upgrade() and request.method != b"CONNECT":
+        if parser.should_upgrade():
             return  # see _feed
         request.keep_alive = parser.should_keep_alive()
-        size = sum(len(k) + len(v) for k, v in request.headers.items()) + len(request.target)
+        size = len(request.target)
+        size += sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
         if size > _MOST_HEAD:
             raise Refused(431, f"a head of {size} bytes; the limit is {_MOST_HEAD}")
         self.most_body = 1 + self.front.admit(request, len(self.state.connections))

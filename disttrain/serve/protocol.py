@@ -30,6 +30,7 @@ except ImportError as error:
 _MOST_HEAD = 32 << 10  # bytes of a request's first line and headers
 _MOST_READ = _MOST_HEAD + (256 << 10)  # of reads that have not ended a head
 _MOST_HEADERS = 100
+_TOLD = 32  # connections over the limit that are told so; more are closed at once
 _LINGER = 2.0  # seconds in which what a refused client still sends is thrown away
 _LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode("ascii") for s in HTTPStatus}
 JSON = b"application/json"
@@ -58,6 +59,7 @@ class Front(Protocol):
     held: int
     handling: int
     draining: bool
+    most_connections: int
 
     def admit(self, request: HTTPRequest, connections: int) -> int:
         """How long its body may be."""
@@ -106,6 +108,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
         self.state.connections.add(self)
+        if len(self.state.connections) > self.front.most_connections + _TOLD:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.state.connections.discard(self)

@@ -166,6 +166,8 @@ def test_connections_over_the_limit_are_refused(server) -> None:
     try:
         answer = talk(server, good())
         assert answer.startswith(b"HTTP/1.1 503") and b"retry-after: 1" in answer
+        many += [connect(server) for _ in range(40)]
+        assert rest(many[-1]) == b""  # so many are not told so
     finally:
         for sock in many:
             sock.close()

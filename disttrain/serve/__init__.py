@@ -7,6 +7,7 @@ worker shares with the front (``slabs``), and messages say where (``messages``).
 takes nothing with it but what it was running, since no connection is its own.
 
 ``signature`` (pure) says what a model takes and gives, ``coding`` (pure) how that stands in
-requests and answers, ``models`` opens files, ``pool`` is what the front knows of workers and their
-generations: a reload starts new workers beside the old ones, which end when they have nothing left.
+requests and answers, ``models`` opens files, ``rows`` (pure) reads from a program whether its rows
+leave each other alone, ``pool`` is what the front knows of workers and their generations: a reload
+starts new workers beside the old ones, which end when they have nothing left.
 """

@@ -6,6 +6,7 @@ Pure: bytes in, arrays out, and the other way round.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ import numpy as np
 from ..errors import ShapeError
 from . import documents
 from .refusal import Refused, shown
-from .signature import Signature, Spec
+from .signature import DATATYPES, Signature, Spec
 
 _MOST_DIMS = 32
 _LARGEST = 1 << 40  # of a size in a shape
 _NUMBERS = frozenset((int, float))
 _TYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}
+_DTYPES = {name: _TYPES.get(name) or np.dtype(name) for name in DATATYPES}
+_FEW = 4096  # numbers whose sum of squares says at once that all are finite
 
 
 @dataclass(slots=True)
@@ -49,7 +52,7 @@ class Limits:
 
 def dtype_of(name: str) -> np.dtype:
     """numpy's type of a name that a signature has."""
-    return _TYPES[name] if name in _TYPES else np.dtype(name)
+    return _DTYPES[name]
 
 
 def read(signature: Signature, body: bytes, head: str | None, limits: Limits) -> Inference:
@@ -124,8 +127,10 @@ class _Binary:
 
 
 def _array(signature: Signature, name: str, entry: dict[str, Any], binary: _Binary) -> np.ndarray:
-    spec = next((spec for spec in signature.inputs if spec.name == name), None)
-    if spec is None:
+    for spec in signature.inputs:
+        if spec.name == name:
+            break
+    else:
         known = ", ".join(spec.name for spec in signature.inputs)
         raise Refused(400, f"inputs: there is no {shown(name)}; there are: {known}")
     where = f"input {name}"
@@ -169,6 +174,8 @@ def _from_list(data: list, shape: tuple[int, ...], spec: Spec, where: str) -> np
     quick = _quick(data, shape, dtype_of(spec.dtype))
     if quick is not None:
         return quick
+    if len(data) not in (math.prod(shape), shape[0] if shape else 1):  # before it costs anything
+        raise Refused(400, f"{where}: data is a list of {len(data)}; shape {list(shape)} is needed")
     try:
         found = np.array(data) if data else np.empty(0, dtype_of(spec.dtype))
     except (ValueError, OverflowError):
@@ -189,8 +196,10 @@ def _quick(data: list, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | 
     ):
         return None
     try:
-        with np.errstate(over="ignore", under="ignore"):
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             found = np.array(data, dtype)
+            if dtype.itemsize > 2 and len(data) <= _FEW and math.isfinite(found.dot(found)):
+                return found.reshape(shape)
     except OverflowError:  # an integer beyond all floats
         return None
     return found.reshape(shape) if np.isfinite(found).all() else None
@@ -281,13 +290,13 @@ def _id(asked: dict[str, Any]) -> str | None:
 
 
 def _timeout(parameters: dict[str, Any]) -> float | None:
-    """``timeout`` of the parameters, in microseconds, as Triton has it."""
+    """``timeout`` of the parameters, in microseconds, as Triton has it: 0 is none."""
     found = parameters.get("timeout")
     if found is None:
         return None
-    if type(found) is not int or not 0 < found < _LARGEST:
+    if type(found) is not int or found < 0:
         raise Refused(400, f"parameters: timeout: {shown(found)}; microseconds are needed")
-    return found / 1e6
+    return min(found, _LARGEST) / 1e6 or None
 
 
 def _refuse_regions(parameters: dict[str, Any], where: str) -> None:
@@ -334,24 +343,37 @@ def answer(
 ) -> tuple[list[bytes], int]:
     """The parts of the body, and how long its JSON is where tensors follow it (else 0).
     ``results``: by place in the signature."""
-    told: dict[str, Any] = {"model_name": name, "model_version": version}
-    if inference.id is not None:
-        told["id"] = inference.id
     outputs, tails = [], []
     for place, binary in inference.outputs:
-        spec, array = signature.outputs[place], results[place]
-        entry: dict[str, Any] = {
-            "name": spec.name,
-            "datatype": spec.datatype,
-            "shape": list(array.shape),
-        }
+        array = results[place]
+        spec = signature.outputs[place]
+        head = _head_of(spec.name, spec.datatype, array.shape)
         if binary:
             tails.append(array.tobytes())
-            entry["parameters"] = {"binary_data_size": len(tails[-1])}
+            outputs.append(f'{head}"parameters":{{"binary_data_size":{len(tails[-1])}}}}}')
         else:
-            plain = array.astype(np.float32) if array.dtype in _TYPES.values() else array
-            entry["data"] = plain.reshape(-1).tolist()
-        outputs.append(entry)
-    told["outputs"] = outputs
-    text = documents.write(told)
+            outputs.append(f'{head}"data":{_data(array)}}}')
+    told = documents.write(inference.id).decode("ascii") if inference.id is not None else None
+    named = "" if told is None else f'"id":{told},'
+    text = f'{_model(name, version)},{named}"outputs":[{",".join(outputs)}]}}'.encode("ascii")
     return [text, *tails], len(text) if tails else 0
+
+
+@functools.lru_cache(256)
+def _model(name: str, version: str) -> str:
+    return documents.write({"model_name": name, "model_version": version}).decode("ascii")[:-1]
+
+
+@functools.lru_cache(1024)
+def _head_of(name: str, datatype: str, shape: tuple[int, ...]) -> str:
+    told = {"name": name, "datatype": datatype, "shape": shape}
+    return documents.write(told).decode("ascii")[:-1] + ","
+
+
+def _data(array: np.ndarray) -> str:
+    if array.dtype in _TYPES.values():
+        array = array.astype(np.float32)
+    flat = array.reshape(-1).tolist()
+    if array.dtype == bool:
+        return documents.write(flat).decode("ascii")
+    return documents.write_numbers(flat)

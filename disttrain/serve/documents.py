@@ -13,6 +13,7 @@ from .refusal import Refused
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _OPEN, _CLOSE = b"[{", b"]}"
 _WRITER = json.JSONEncoder(separators=(",", ":"))
+_READER = json.JSONDecoder()
 
 
 def read(text: bytes, longest: int, deepest: int) -> dict[str, Any]:
@@ -23,7 +24,9 @@ def read(text: bytes, longest: int, deepest: int) -> dict[str, Any]:
     if depth_bound(text) > deepest and depth_bound(_STRING.sub(b"", text)) > deepest:
         raise Refused(400, f"JSON nested more than {deepest} deep")
     try:
-        found = json.loads(text)
+        # (what starts so is UTF-8: a guess that ``loads`` makes anew each time)
+        usual = text[:1] == b"{" and text[1:2] != b"\0"
+        found = _READER.decode(str(text, "utf-8")) if usual else json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Refused(400, f"the body is not valid JSON: {error}") from None
     if type(found) is not dict:
@@ -33,7 +36,7 @@ def read(text: bytes, longest: int, deepest: int) -> dict[str, Any]:
 
 def depth_bound(text: bytes) -> int:
     """No value in ``text`` is nested deeper; exact where no string has brackets in it."""
-    opened = sum(text.count(c) for c in (b"[", b"{"))
+    opened = text.count(b"[") + text.count(b"{")
     if opened < 16:
         return opened
     codes = np.frombuffer(text, np.uint8)
@@ -48,3 +51,9 @@ def write(value: object) -> bytes:
     """``value`` as JSON, in ASCII. Numbers that are none are NaN and Infinity, as Python and
     JavaScript spell them, and as they are read."""
     return _WRITER.encode(value).encode("ascii")
+
+
+def write_numbers(values: list) -> str:
+    """A list of numbers as JSON: what ``write`` makes of it, at half the time."""
+    text = str(values).replace(", ", ",")
+    return write(values).decode("ascii") if "n" in text else text  # nan, inf

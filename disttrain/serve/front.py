@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
 import hmac
 import importlib
 import logging
 import math
 import re
+import resource
 import signal
 import socket
 import time
@@ -39,6 +41,8 @@ _OPEN = (b"/v2/health/live", b"/v2/health/ready")  # for probes, which have no t
 _LOOK = 0.5
 _LET_IN = 0.1
 _HEAD = b"inference-header-content-length"
+_OWN_FILES, _FILES_OF_WORKER = 96, 16  # descriptors that are no client's
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Server(uvicorn.Server):
@@ -59,6 +63,8 @@ class Front:
         self.limits = coding.Limits(options.json, options.depth)
         self.held = self.handling = 0
         self.draining = False
+        self.most_connections = _room_for(options)
+        self._exhausted = 0.0  # when that was told last
         self._loop = asyncio.get_running_loop()
         self.pool = Pool(options, supervisor, self.measures, self._all_wait)
         self.channel = supervisor
@@ -83,7 +89,7 @@ class Front:
     async def run(self, listener: socket.socket) -> None:
         """Until the supervisor says that it is the end."""
         self.channel.sock.setblocking(False)
-        self._loop.set_exception_handler(_bug)
+        self._loop.set_exception_handler(self._bug)
         self._loop.add_reader(self.channel.sock, self._hear)
         self._look()
         await self.server.serve(sockets=[listener])
@@ -110,10 +116,21 @@ class Front:
             connection.look(now)  # type: ignore[union-attr]
         self._loop.call_later(_LOOK, self._look)
 
+    def _bug(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        now = time.monotonic()
+        if not isinstance(error, OSError) or error.errno not in _EXHAUSTED:
+            if not self.draining or "socket" not in context:  # asyncio would listen once more
+                told = isinstance(error, BaseException)
+                journal.fail(error if told else RuntimeError(context["message"]))  # type: ignore[arg-type]
+        elif now > self._exhausted + 1.0:  # asyncio says so for each place in the backlog
+            self._exhausted = now
+            journal.tell("exhausted", "error", error=error.strerror, connections=self.connections)
+
     # -- who may ask, and how much -----------------------------------------------------------------
 
     def admit(self, request: HTTPRequest, connections: int) -> int:
-        if connections > self.options.connections:
+        if connections > self.most_connections:
             raise Refused(503, "too many connections", 1)
         if self.options.local and not self.options.token:
             refused = _elsewhere(request.headers.get(b"host"), request.headers.get(b"origin"))
@@ -252,9 +269,21 @@ def _elsewhere(given: bytes | None, origin: bytes | None) -> str:
     return ""
 
 
-def _bug(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    error = context.get("exception")
-    journal.fail(error if isinstance(error, BaseException) else RuntimeError(context["message"]))
+def _room_for(options: Options) -> int:
+    """How many connections there may be: as many as are asked for, where the system lets this
+    process have so many files."""
+    others = _OWN_FILES + _FILES_OF_WORKER * options.workers
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= others + options.connections:
+        return options.connections
+    wanted = others + options.connections
+    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == wanted:
+        return options.connections
+    found = max(soft - others, soft // 2)
+    journal.tell("few_files", "warning", limit=soft, connections=found)
+    return found
 
 
 def main(options: Options, supervisor: Channel, listener: socket.socket, version: str) -> int:

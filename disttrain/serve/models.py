@@ -1,8 +1,9 @@
 """Models from files: saved programs, and ONNX where it is asked for; and whether rows of a batch
-leave each other alone, which no shape says."""
+leave each other alone, tried where the program does not say so (``rows``)."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConfigError, SerializationError
+from . import rows
 from .coding import dtype_of
 from .signature import Signature, Spec, check_servable, joined_along
 
@@ -47,7 +49,8 @@ def open_program(name: str, path: str) -> Model:
         tuple(Spec(value.name, value.dtype.name, _sizes(value.shape)) for value in values)
         for values in (program.inputs, program.outputs)
     )
-    return tried(name, Model(Signature(inputs, outputs, dims), program.run))
+    model = Model(Signature(inputs, outputs, dims), program.run)
+    return tried(name, model, functools.partial(rows.apart, program))
 
 
 def open_onnx(name: str, path: str) -> Model:
@@ -76,13 +79,18 @@ def open_onnx(name: str, path: str) -> Model:
     return tried(name, Model(Signature(inputs, outputs, dims), run))
 
 
-def tried(name: str, model: Model) -> Model:
-    """The model, once it has run; with the size that its requests may be joined along."""
+def tried(
+    name: str, model: Model, apart: Callable[[str], bool | None] = lambda batch: None
+) -> Model:
+    """The model, with the size that its requests may be joined along. ``apart`` says whether rows
+    along it are known to be for themselves (None: it is tried)."""
     signature = model.signature
     check_servable(name, (*signature.inputs, *signature.outputs))
     batch = joined_along(signature.inputs, signature.outputs, signature.dims)
-    if batch and not independent(model, batch):
-        batch = ""
+    if batch:
+        known = apart(batch)
+        if not (independent(model, batch) if known is None else known):
+            batch = ""
     return Model(replace(signature, batch=batch), model.run)
 
 

@@ -30,6 +30,7 @@ except ImportError as error:
 _MOST_HEAD = 32 << 10  # bytes of a request's first line and headers
 _MOST_READ = _MOST_HEAD + (256 << 10)  # of reads that have not ended a head
 _MOST_HEADERS = 100
+_TOLD = 32  # connections over the limit that are told so; more are closed at once
 _LINGER = 2.0  # seconds in which what a refused client still sends is thrown away
 _LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode("ascii") for s in HTTPStatus}
 JSON = b"application/json"
@@ -58,6 +59,7 @@ class Front(Protocol):
     held: int
     handling: int
     draining: bool
+    most_connections: int
 
     def admit(self, request: HTTPRequest, connections: int) -> int:
         """How long its body may be."""
@@ -106,6 +108,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
         self.state.connections.add(self)
+        if len(self.state.connections) > self.front.most_connections + _TOLD:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.state.connections.discard(self)
@@ -143,9 +147,7 @@ class Connection(asyncio.Protocol):
         if self.reading is None:
             self.until = time.monotonic() + self.patience
         try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._break(Refused(400, "there is nothing to upgrade to"))
+            self._feed(data)
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             if not isinstance(cause, Refused):
@@ -159,6 +161,18 @@ class Connection(asyncio.Protocol):
                 if self.head_size > _MOST_READ:
                     self._break(Refused(431, "the head of the request is too long"))
         self._next()
+
+    def _feed(self, data: bytes) -> None:
+        """Who would rather speak another protocol (clients of HTTP/2 ask so at first) is answered
+        in this one. httptools takes such a request for one without a body; so it is read again,
+        without that wish."""
+        while data:
+            try:
+                self.parser.feed_data(data)
+                data = b""
+            except httptools.HttpParserUpgrade as upgrade:
+                assert self.reading is not None
+                data = _without_upgrade(self.reading) + data[upgrade.args[0] :]
 
     # -- what httptools calls ----------------------------------------------------------------------
 
@@ -192,8 +206,16 @@ class Connection(asyncio.Protocol):
         request.method, request.version = parser.get_method(), parser.get_http_version()
         if request.version not in ("1.0", "1.1"):
             raise Refused(400, "this server speaks HTTP/1.1 and HTTP/1.0")
+        if request.method == b"CONNECT":
+            raise Refused(405, "CONNECT: this server is no proxy")
+        if request.headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+            raise Refused(501, "transfer-encoding: chunked is all that is understood")
+        self._see_host(request)
+        if parser.should_upgrade():
+            return  # see _feed
         request.keep_alive = parser.should_keep_alive()
-        size = sum(len(k) + len(v) for k, v in request.headers.items()) + len(request.target)
+        size = len(request.target)
+        size += sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
         if size > _MOST_HEAD:
             raise Refused(431, f"a head of {size} bytes; the limit is {_MOST_HEAD}")
         self.most_body = 1 + self.front.admit(request, len(self.state.connections))
@@ -205,6 +227,15 @@ class Connection(asyncio.Protocol):
         asks = request.headers.get(b"expect", b"").lower() == b"100-continue"
         if asks and not self.pending and self.current is None:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _see_host(self, request: HTTPRequest) -> None:
+        """A target may name the server itself (RFC 9112, 3.2.2), which then stands for ``Host``."""
+        if request.version == "1.1" and b"host" not in request.headers:
+            raise Refused(400, "a request of HTTP/1.1 needs a header Host")
+        scheme, found, rest = request.target.partition(b"://")
+        if found and scheme.lower() in (b"http", b"https"):
+            host, _, path = rest.partition(b"/")
+            request.headers[b"host"], request.target = host, b"/" + path
 
     def on_body(self, part: bytes) -> None:
         request = self.reading
@@ -222,6 +253,8 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         request = self.reading
         assert request is not None
+        if self.parser.should_upgrade():
+            return
         request.body = request.parts[0] if len(request.parts) == 1 else b"".join(request.parts)
         request.parts = []
         self.pending.append(request)
@@ -373,6 +406,17 @@ class _Answer:
             self.headers = [(bytes(k).lower(), bytes(v)) for k, v in message.get("headers", ())]
         else:
             self.parts.append(bytes(message.get("body", b"")))
+
+
+def _without_upgrade(request: HTTPRequest) -> bytes:
+    """The head of a request that asked for another protocol, as one that does not."""
+    words = request.headers.get(b"connection", b"").split(b",")
+    kept = b",".join(w for w in words if w.strip().lower() != b"upgrade")
+    headers = {**request.headers, b"connection": kept or b"keep-alive"}
+    del headers[b"upgrade"]
+    lines = [b"%s: %s\r\n" % pair for pair in headers.items()]
+    first = b"%s %s HTTP/%s\r\n" % (request.method, request.target, request.version.encode())
+    return first + b"".join(lines) + b"\r\n"
 
 
 def _unquoted(path: bytes) -> str:

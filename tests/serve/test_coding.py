@@ -37,6 +37,8 @@ def test_a_request_in_json() -> None:
     found = asked(one(), id="a", parameters={"timeout": 1500})
     np.testing.assert_array_equal(found.arrays[0], np.float32([[1, 2, 3], [4, 5, 6]]))
     assert (found.id, found.rows, found.key, found.timeout) == ("a", 2, ((3,),), 0.0015)
+    assert asked(one(), parameters={"timeout": 0}).timeout is None  # as Triton's clients mean it
+    assert asked(one(), parameters={"timeout": 1 << 63}).timeout > 1e5
     assert found.outputs == [(0, False)] and found.arrays[0].dtype == np.float32
     nested = asked(one(), {"data": [[1, 2, 3], [4, 5, 6]]})
     np.testing.assert_array_equal(nested.arrays[0], found.arrays[0])

@@ -2,9 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from disttrain.serve.documents import depth_bound, read, write
+from disttrain.serve.documents import depth_bound, read, write, write_numbers
 from disttrain.serve.refusal import Refused, shown
 
 
@@ -58,3 +59,23 @@ def test_what_a_client_sent_is_repeated_in_part() -> None:
     assert shown("x" * 1000) == "'" + "x" * 55 + " ..."
     assert shown(10**6000) == "int"
     assert len(str(Refused(400, "y" * 10000))) == 400
+
+
+def test_numbers_are_written_as_others_write_them() -> None:
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 1 << 64, 4000, np.uint64)
+    for values in (
+        *map(bits.view, (np.float64, np.float32, np.float16, np.int64, np.uint64)),
+        np.array([np.nan, 1.0, -np.inf]), np.array([]), np.array([-0.0, 1e22, 5e-324, 1e16]),
+    ):  # fmt: skip
+        flat = values.tolist()
+        assert write_numbers(flat) == write(flat).decode()
+
+
+def test_the_encoding_is_guessed_as_json_is_guessed() -> None:
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"):
+        for text in ('{"a": "\u00e9"}', ' {"a": "\u00e9"}'):
+            assert read(text.encode(encoding), 100, 4) == {"a": "\u00e9"}
+    for wrong in (b"{", b"", b'{"a": "\xff"}', b"{\0", b'{"a": 1} x'):
+        with pytest.raises(Refused, match="not valid JSON"):
+            read(wrong, 100, 4)

@@ -8,6 +8,8 @@ import threading
 import numpy as np
 import pytest
 
+from disttrain.serve import front
+from disttrain.serve.options import Options
 from support.served import BREAK, REFUSE, TELL, Server, waits_for
 
 PATH = "/v2/models/m/infer"
@@ -152,3 +154,22 @@ def test_a_line_for_each_request_where_it_is_asked_for(server) -> None:
     first, second = server.events("request")[before:]
     assert (first["model"], first["status"], first["peer"]) == ("m", 200, "127.0.0.1")
     assert first["ms"] >= 0 and second["status"] == 400 and "shape" in second["error"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "raised", "found"),
+    [
+        ((1 << 20, 1 << 20), [], 1000),
+        ((256, 1 << 20), [(1112, 1 << 20)], 1000),
+        ((256, front.resource.RLIM_INFINITY), [(1112, front.resource.RLIM_INFINITY)], 1000),
+        ((256, 512), [(512, 512)], 400),
+        ((64, 64), [(64, 64)], 32),
+    ],
+)
+def test_there_are_files_for_all_connections(monkeypatch, capfd, limits, raised, found) -> None:
+    told: list = []
+    monkeypatch.setattr(front.resource, "getrlimit", lambda which: limits)
+    monkeypatch.setattr(front.resource, "setrlimit", lambda which, new: told.append(new))
+    options = Options({"m": "m.dtp"}, workers=1, connections=1000)
+    assert front._room_for(options) == found and told == raised
+    assert ("few_files" in capfd.readouterr().err) == (found < 1000)

@@ -52,6 +52,17 @@ def test_rows_that_see_each_other_are_not_joined(tmp_path) -> None:
     assert open_program("n", path).signature.batch == "n"
 
 
+def test_what_the_program_says_counts_more_than_a_trial(tmp_path) -> None:
+    path = saved(
+        tmp_path / "m.dtp", lambda x: x - 1e-9 * x.mean(0), dt.zeros(2, 3), dynamic={"x": {0: "n"}}
+    )
+    assert open_program("m", path).signature.batch == ""  # no trial sees so little
+    words = dt.nn.Embedding(2, 3).eval()
+    limit = dt.export(words, (dt.zeros(2, 3, dtype=dt.int64),), dynamic={"input": {0: "n"}})
+    limit.save(tmp_path / "w.dtp")
+    assert open_program("w", str(tmp_path / "w.dtp")).signature.batch == "n"
+
+
 def test_a_program_that_changes_itself_is_refused(tmp_path) -> None:
     norm = dt.nn.BatchNorm1d(3)
     path = saved(tmp_path / "m.dtp", norm, dt.ones(4, 3), train=True)

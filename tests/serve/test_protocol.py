@@ -107,6 +107,49 @@ def test_a_client_may_ask_whether_to_send_its_body(server) -> None:
     assert talk(server, large, end=False).startswith(b"HTTP/1.1 413")
 
 
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_who_asks_for_another_protocol_is_answered_in_this_one(server, framing) -> None:
+    """Clients of HTTP/2 ask so at first; the body is no request of its own."""
+    wish = (
+        b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nHost"
+    )
+    asked = good().replace(b"Host", wish)
+    if framing == "chunked":
+        head, _, body = asked.partition(b"\r\n\r\n")
+        head = head.replace(b"Content-Length: %d" % len(body), b"Transfer-Encoding: chunked")
+        asked = head + b"\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    answers = talk(server, asked * 3 + good())
+    assert answers.count(b"HTTP/1.1 200 OK") == answers.count(b"HTTP/1.1 ") == 4
+    live = b"GET /v2/health/live HTTP/1.1\r\n" + wish + b": localhost\r\n\r\n"
+    assert talk(server, live * 2000).count(b"HTTP/1.1 200 OK") == 2000  # nor nested
+    with connect(server) as sock:  # in pieces
+        for k in range(0, len(asked), 7):
+            sock.sendall(asked[k : k + 7])
+        assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+    last = good().replace(b"Host", b"Connection: close, Upgrade\r\nUpgrade: websocket\r\nHost")
+    assert b"connection: close" in talk(server, last, end=False)
+    tunnel = talk(server, b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n", end=False)
+    assert tunnel.startswith(b"HTTP/1.1 405") and tunnel.count(b"HTTP/1.1 ") == 1
+
+
+def test_an_address_may_name_the_server(server) -> None:
+    port = server.port
+    whole = good().replace(b"POST ", b"POST http://localhost:%d" % port)
+    assert talk(server, whole).startswith(b"HTTP/1.1 200")
+    other = good().replace(b"POST ", b"POST http://elsewhere.example")
+    assert talk(server, other).startswith(b"HTTP/1.1 403")  # it stands for Host
+    bare = talk(server, b"GET /v2 HTTP/1.1\r\n\r\n")
+    assert bare.startswith(b"HTTP/1.1 400") and b"Host" in bare
+    assert talk(server, b"GET /v2 HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200")
+
+
+def test_codings_that_are_not_undone_are_refused(server) -> None:
+    head, _, body = good().partition(b"\r\n\r\n")
+    head = head.replace(b"Content-Length: %d" % len(body), b"Transfer-Encoding: gzip, chunked")
+    answer = talk(server, head + b"\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
+    assert answer.startswith(b"HTTP/1.1 501") and answer.count(b"HTTP/1.1 ") == 1
+
+
 def test_a_client_that_does_not_go_on_is_sent_away(server) -> None:
     start = time.monotonic()
     with connect(server) as half, connect(server) as idle, connect(server) as silent:
@@ -123,6 +166,8 @@ def test_connections_over_the_limit_are_refused(server) -> None:
     try:
         answer = talk(server, good())
         assert answer.startswith(b"HTTP/1.1 503") and b"retry-after: 1" in answer
+        many += [connect(server) for _ in range(40)]
+        assert rest(many[-1]) == b""  # so many are not told so
     finally:
         for sock in many:
             sock.close()

@@ -210,7 +210,7 @@ def _protocol(rng: random.Random) -> bytes:
                 {"timeout": -1},
                 {"timeout": "x"},
                 {"binary_data_output": "yes"},
-                {"timeout": 0},
+                {"timeout": 1.5},
             ]
         )
     else:

@@ -172,6 +172,18 @@ def test_programs_of_others(tmp_path, capsys, monkeypatch):
         (OWN.replace('"net"', '"model"'), "has nothing under 'model'; on top it has net"),
         (OWN.replace("Linear(2, 3)", "Linear(2, 4)"), "size mismatch for weight"),
         (OWN.replace("dt.zeros(1, 2)", "dt.zeros(1, 5)"), "disttrain export:"),
+        (OWN.replace("dt.nn.Linear(2, 3)", "int('a')"), "line 4 raised ValueError: invalid"),
+        (
+            OWN.replace('(dt.zeros(1, 2),), dynamic={0: {0: "n"}}', "()"),
+            "a call from outside raised TypeError: Linear.forward",
+        ),
+        (
+            OWN.replace("dt.nn.Linear(2, 3)", "Net(2, 3)")
+            + "class Net(dt.nn.Linear):\n    def forward"
+            "(self, x):\n        raise ValueError('of the model')",
+            "line 7 raised ValueError: of the m",
+        ),
+        ("import sys\n" + OWN.replace("return", "sys.exit(3)\n    return"), "raised SystemExit: 3"),
     ],
 )
 def test_what_a_program_must_say(tmp_path, capsys, text, said):
@@ -179,6 +191,68 @@ def test_what_a_program_must_say(tmp_path, capsys, text, said):
     assert main(["export", str(runs), "-o", str(tmp_path / "m.dtp")]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "m.dtp").exists()
+
+
+SETTINGS = """from __future__ import annotations
+from dataclasses import dataclass, field
+import disttrain as dt
+from disttrain import config
+from disttrain.distributed.checkpoint import Trained
+@dataclass(frozen=True)
+class Model:
+    width: int = 3
+@dataclass(frozen=True)
+class Settings:
+    model: Model = field(default_factory=Model)
+def build(settings):
+    from nets_of_the_program import Net
+    return Net(2, settings.model.width)
+def trained(run, words):
+    settings = config.load(Settings, None, words)
+    return Trained(lambda: build(settings), (dt.zeros(1, 2),), key="net")
+"""
+
+
+def test_a_program_with_classes_of_settings_and_modules_that_it_imports_late(tmp_path, capsys):
+    runs = own_program(tmp_path, "")
+    (tmp_path / "train.py").write_text(SETTINGS)
+    nets = "import disttrain as dt\nclass Net(dt.nn.Linear): pass\n"
+    (tmp_path / "nets_of_the_program.py").write_text(nets)
+    out = tmp_path / "m.dtp"
+    assert main(["export", str(runs), "-o", str(out), "--model.width", "3"]) == 0
+    assert dt.load_program(out)(dt.ones(1, 2)).shape == (1, 3)
+    assert main(["export", str(runs), "-o", str(out), "--model.width", "4"]) == 2
+    assert str(tmp_path) not in sys.path
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("m.pt", "the name says what is written"),
+        ("m-1.5", "the name says what is written"),
+        ("folder.dtp", "is a folder that is there; a file would be written"),
+        ("folder.onnx", "is a folder that is there; a file would be written"),
+        ("file", "is a file that is there; a folder would be written"),
+        ("runs", "a folder that holds other things than a saved program"),
+        ("none/m.dtp", "the folder"),
+        ("m.gguf", "models of known architectures"),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_anything_is_done(tmp_path, capsys, name, said):
+    runs = own_program(tmp_path, OWN)
+    for folder in ("folder.dtp", "folder.onnx"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "file").write_text("")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["export", str(runs), "-o", str(tmp_path / name), "--hf"]) == 2
+    assert said in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_suffixes_in_capitals(tmp_path):
+    runs = own_program(tmp_path, OWN)
+    assert main(["export", str(runs), "-o", str(tmp_path / "M.ONNX")]) == 0
+    onnxruntime.InferenceSession(tmp_path / "M.ONNX", providers=["CPUExecutionProvider"])
 
 
 def test_which_program_is_asked(tmp_path, monkeypatch):

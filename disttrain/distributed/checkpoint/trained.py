@@ -30,9 +30,9 @@ class Trained:
 
     ``build()`` makes the model, with any weights. ``args`` and ``kwargs``: an example of its
     inputs. ``dynamic``: which sizes may change, as ``dt.export`` takes it. ``key``: under which
-    name the program's checkpoints have the model's state dict. ``pretrained(model)``: its state
-    dict and config in Hugging Face's names (default: its own names and no config); ``vocabulary``:
-    of a model of texts, for GGUF.
+    name the program's checkpoints have the model's state dict ("": they are one).
+    ``pretrained(model)``: its state dict and config in Hugging Face's names (default: its own names
+    and no config); ``vocabulary``: of a model of texts, for GGUF.
     """
 
     build: Callable[[], Module]
@@ -66,8 +66,9 @@ def _order(path: str) -> list[Any]:
 def load_model(
     build: Callable[[], Module], checkpoint: str | os.PathLike, key: str = "model"
 ) -> Any:
-    """The module that ``build()`` makes, with the weights that ``checkpoint`` has under ``key``, in
-    eval mode. One process, whatever has written it; ``StateDictError`` lists what does not fit."""
+    """The module that ``build()`` makes, with the weights that ``checkpoint`` has under ``key`` (of
+    "", the whole checkpoint), in eval mode. One process, whatever has written it;
+    ``StateDictError`` lists what does not fit."""
     where = os.fspath(checkpoint)
     found = _under(tools.values(where, _present(where, key)), key)
     model = build()
@@ -81,7 +82,9 @@ def load_model(
     return model.eval()
 
 
-def _present(where: str, key: str) -> list[str]:
+def _present(where: str, key: str) -> list[str] | None:
+    if not key:
+        return None
     names = read_manifest(where).metadata.state_dict_metadata
     if not any(name == key or name.startswith(key + ".") for name in names):
         tops = ", ".join(sorted({name.split(".")[0] for name in names}))
@@ -90,7 +93,7 @@ def _present(where: str, key: str) -> list[str]:
 
 
 def _under(values: Any, key: str) -> Mapping[str, Any]:
-    for part in key.split("."):
+    for part in key.split(".") if key else ():
         values = values[part]
     if not isinstance(values, Mapping):
         raise ConfigError(f"{key!r} is {type(values).__name__}; a state dict is needed")

@@ -198,3 +198,17 @@ def test_a_model_on_ranks_leaves_as_a_folder(tmp_path, strategy, ranks):
     simulate(save, ranks)
     model = from_pretrained(Net(), tmp_path).eval()
     assert model(dt.tensor(CODES)).tolist() == net().eval()(dt.tensor(CODES)).tolist()
+
+
+def test_a_checkpoint_that_is_the_state_dict(tmp_path):
+    model = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1))
+    dcp.save(model.state_dict(), checkpoint_id=tmp_path / "step_1")
+
+    def build() -> nn.Module:
+        return nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1))
+
+    again = load_model(build, tmp_path / "step_1", "")
+    x = dt.ones(2, 3)
+    assert again(x).tolist() == model(x).tolist()
+    with pytest.raises(ConfigError, match="has nothing under 'model'; on top it has 0, 2"):
+        load_model(build, tmp_path / "step_1")

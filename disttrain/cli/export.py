@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import sizes
-from ..distributed.checkpoint.trained import Trained, load_model, newest_checkpoint
+from ..distributed.checkpoint.trained import Trained, load_newest, newest_checkpoint
 from ..errors import ConfigError, DisttrainError
 from ..export.exporting import export
 from ..serialize import gguf, save_characters, save_pretrained
@@ -57,13 +57,15 @@ def run(options: argparse.Namespace) -> int:
     wanted = outputs(options)
     for way, path in wanted:
         _check_place(way, path)
-    checkpoint = Path(newest_checkpoint(options.run))
-    folder = checkpoint.parent
+    checkpoint = newest_checkpoint(options.run)
+    folder = Path(checkpoint).parent
     program = options.program or find_program(folder)
     told = load_trained(program, folder, options.settings)
     _check_ways(dict(wanted), told)
     with programs.near(program):
-        model = load_model(_asked(program, told.build, "build()"), checkpoint, told.key)
+        where = options.run if Path(checkpoint) == options.run else folder
+        build = _asked(program, told.build, "build()")
+        checkpoint, model = load_newest(build, where, told.key)
         if told.pretrained is not None:
             told = replace(told, pretrained=_asked(program, told.pretrained, "pretrained(model)"))
         print(f"model: {checkpoint}, as {program} builds it")

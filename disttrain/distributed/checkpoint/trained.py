@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...core import Tensor
-from ...errors import ConfigError, SerializationError, StateDictError
+from ...errors import ConfigError, DisttrainError, SerializationError, StateDictError
 from ...nn.module import Module
 from . import tools
 from .filesystem import read_manifest
 
 WRAPPERS = ("module", "_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
+_TRIES = 10
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -49,13 +50,33 @@ def newest_checkpoint(path: str | os.PathLike) -> str:
     Newest is the last by name, with numbers taken as numbers; ``ConfigError`` where there is
     none."""
     where = os.fspath(path)
-    found = sorted(tools.find(where), key=_order)
-    for checkpoint in reversed(found):
-        if not tools.summary(checkpoint).problem:
-            return checkpoint
+    found, before = sorted(tools.find(where), key=_order), None
+    while found != before:  # (a program that runs may write and delete them meanwhile)
+        for checkpoint in reversed(found):
+            if not tools.summary(checkpoint).problem:
+                return checkpoint
+        found, before = sorted(tools.find(where), key=_order), found
     unfinished = f"; {len(found)} there are not finished" if found else ""
     raise ConfigError(
         f"{where} holds no checkpoint{unfinished}. Name the folder of a run, or of a checkpoint"
+    )
+
+
+def load_newest(
+    build: Callable[[], Module], path: str | os.PathLike, key: str = "model"
+) -> tuple[str, Any]:
+    """The newest checkpoint of ``path``, and ``load_model`` of it. A program that runs may delete
+    one while it is read; then it is the next one."""
+    for _ in range(_TRIES):
+        checkpoint = newest_checkpoint(path)
+        try:
+            return checkpoint, load_model(build, checkpoint, key)
+        except DisttrainError:
+            if not tools.summary(checkpoint).problem:
+                raise
+    raise ConfigError(
+        f"{os.fspath(path)}: its checkpoints are deleted faster than they are read; name one that "
+        "is kept"
     )
 
 

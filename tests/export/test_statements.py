@@ -122,3 +122,13 @@ def test_what_no_program_can_do_is_told_with_its_line(fn):
         CaptureError, match=rf"is read at .*test_statements.py:\d+ in {fn.__name__}"
     ):
         dt.export(fn, (drawn(0, 4, 3),))
+
+
+def test_the_truth_of_a_tensor_is_one():
+    def f(x):
+        y = x * 2 if bool(x.sum() > 0) else -x
+        return y + 1 if bool(3) and not bool(0) else y
+
+    program = dt.export(f, (dt.ones(3),))
+    for x in (dt.ones(3), -dt.ones(3)):
+        assert program(x).tolist() == f(x).tolist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,20 +53,24 @@ def model_of(run):
     return load_model(told.build, newest_checkpoint(run))
 
 
-def test_two_commands_on_real_ranks(tmp_path):
-    """dtrun trains, one process exports, and a fresh one runs the file."""
+@pytest.fixture(scope="module")
+def mlp(tmp_path_factory):
+    """A run of two ranks, which divide the weights: of processes of their own."""
+    runs = tmp_path_factory.mktemp("ranks")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    runs, file = tmp_path / "runs", tmp_path / "digits.dtp"
     train = [sys.executable, "-m", "disttrain_launcher", "--nproc-per-node", "2", TRAIN, *MLP,
              "--parallel.strategy=fsdp", f"--log.dir={runs}"]  # fmt: skip
     subprocess.run(train, env=env, check=True, timeout=50, capture_output=True)
-    code = "import sys\nfrom disttrain.cli import command\nsys.exit(command())"
-    words = ["export", str(runs / "0001"), "-o", str(file), "--program", TRAIN]
-    done = subprocess.run([sys.executable, "-c", code, *words], env=env, timeout=50, text=True,
-                          check=True, capture_output=True)  # fmt: skip
-    assert done.stdout.splitlines()[-1].startswith(f"{file}: ")
+    return runs / "0001"
+
+
+def test_two_commands_on_real_ranks(mlp, tmp_path, capsys):
+    """dtrun trains, and one process exports; docs/deployment.md has a fresh one run the file."""
+    file = tmp_path / "digits.dtp"
+    assert main(["export", str(mlp), "-o", str(file), "--program", TRAIN]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"{file}: ")
     x = dt.randn(5, 1, 8, 8)
-    assert dt.load_program(file)(x).tolist() == model_of(runs / "0001")(x).tolist()
+    assert dt.load_program(file)(x).tolist() == model_of(mlp)(x).tolist()
 
 
 def test_a_model_of_texts_leaves_in_every_way(gpt, tmp_path, capsys):
@@ -102,8 +107,8 @@ def test_the_suffix_says_what_is_written(gpt, tmp_path):
     assert found.tolist() == model_of(gpt)(codes).tolist()
 
 
-def test_onnx_goes_with_it(tmp_path):
-    run = trained(tmp_path / "runs", *MLP)
+def test_onnx_goes_with_it(mlp, tmp_path):
+    run = mlp
     words = ["-o", str(tmp_path / "m.dtp"), "--onnx", "--opset", "17", "--program", TRAIN]
     assert main(["export", str(run), *words]) == 0
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
@@ -122,8 +127,8 @@ def test_the_data_are_not_needed(gpt, monkeypatch):
     assert model_of(gpt).tokens.weight.shape[1] == 32
 
 
-def test_runs_without_a_note_and_with_a_damaged_one(tmp_path, capsys):
-    run = trained(tmp_path / "runs", *MLP)
+def test_runs_without_a_note_and_with_a_damaged_one(mlp, tmp_path, capsys):
+    run = Path(shutil.copytree(mlp, tmp_path / "runs" / "0001"))
     (run / "model.json").write_text("{}")
     words = ["export", str(run), "-o", str(tmp_path / "m.dtp"), "--program", TRAIN]
     assert main(words) == 2

@@ -154,19 +154,27 @@ def _check_ways(wanted: Mapping[str, Path], told: Trained) -> None:
 
 def find_program(run: Path) -> Path:
     """The training program of the run: of those in the folders above it and above this one the one
-    that the run names, else the nearest."""
-    there = [*programs.above(run / "_"), *programs.above(Path.cwd() / "_")]
+    that the run names, else the nearest that has ``trained``, else the nearest."""
+    places = [[*programs.above(place / "_")] for place in (run, Path.cwd())]
     named = _named(run)
-    for program in there:
+    for program in (p for place in places for p in place):
         if named is not None and program.resolve() == named.resolve():
             return program
-    if there:
-        return there[0]
+    for place in places:
+        if place:
+            return next(filter(_answers, place), place[0])
     who = f"; it names {named}" if named is not None else ""
     raise ConfigError(
         f"there is no {programs.NAMES} in the folders above {run} or this one{who}; name the "
         "program with --program"
     )
+
+
+def _answers(program: Path) -> bool:
+    try:
+        return programs.binds(program, "trained")
+    except ConfigError:
+        return False
 
 
 def _named(run: Path) -> Path | None:

@@ -273,6 +273,11 @@ def test_which_program_is_asked(tmp_path, monkeypatch):
         path.write_text("")
     monkeypatch.chdir(here)
     assert find_program(run) == here / "train.py"
+    (here / "train.py").write_text("(")  # one that has no ``trained`` is not asked
+    (here / "scripts" / "train.py").write_text("def trained(run, words): ...")
+    assert find_program(run) == here / "scripts" / "train.py"
+    for path in (here / "scripts" / "train.py", here / "train.py"):
+        path.write_text("")
     (run / "model.json").write_text(json.dumps({"program": str(here / "scripts" / "train.py")}))
     assert find_program(run) == here / "scripts" / "train.py"
     (run / "model.json").write_text("[" * 10_000)  # damaged

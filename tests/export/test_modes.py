@@ -94,3 +94,19 @@ def test_damaged_texts(tmp_path, text) -> None:
     program.save(tmp_path / "m.pt")
     with pytest.raises(SerializationError, match="of the other mode"):
         modes.load(tmp_path / "m.pt")
+
+
+def test_a_loaded_script_in_another_one(tmp_path) -> None:
+    """Exports set ``training`` for a while."""
+    inner = again(called(jit.script(nn.Dropout(0.5))))
+    whole = jit.script(nn.Sequential(inner, nn.Linear(3, 3)).eval())
+    loaded = again(called(whole))
+    assert inner.training is False
+    x = dt.ones(3)
+    assert loaded(x).tolist() == whole(x).tolist()
+    assert run(loaded.train(), x) == run(whole.train(), x)
+
+
+def called(script: nn.Module) -> nn.Module:
+    script(dt.ones(3))
+    return script

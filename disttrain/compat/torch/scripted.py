@@ -331,24 +331,27 @@ def _loaded_class() -> Any:
     reading = importlib.import_module("disttrain.export.reading")
     kind = type("RecursiveScriptModule", (ScriptModule, reading.GraphModule), {})
     kind.__module__ = __name__
-    kind.train, kind.forward = _in_mode, _forward  # type: ignore[attr-defined]
+    kind.forward = _forward  # type: ignore[attr-defined]
+    kind.program, kind.graph = property(_program_of), property(_graph_of)  # type: ignore[attr-defined]
     kind.save = _save_loaded  # type: ignore[attr-defined]
     kind.inlined_graph = property(lambda self: self.graph)  # type: ignore[attr-defined]
     kind.original_name = property(lambda self: type(self).__name__)  # type: ignore[attr-defined]
     return kind
 
 
-def _in_mode(self: Any, mode: bool = True) -> Any:
-    """Run the program of this mode from now on."""
-    Module.train(self, mode)
-    program = self.__dict__.get("_programs", {}).get(self.training)
-    if program is not None and program is not self.program:
-        self.__dict__.update(_program=program, graph=_graph_of(program))
-    return self
+def _program_of(self: Any) -> Any:
+    """The program of the mode that the module is in; of a file without it, the one that is there.
+    (Whoever sets ``training`` has not always called ``train``.)"""
+    first = self.__dict__["_program"]
+    return self.__dict__.get("_programs", {}).get(self.training, first)
 
 
-def _graph_of(program: Any) -> Any:
-    return importlib.import_module("disttrain.export.reading").graph_of(program)
+def _graph_of(self: Any) -> Any:
+    kept, program = self.__dict__.get("_graph", (None, None)), self.program
+    if kept[0] is not program:
+        reading = importlib.import_module("disttrain.export.reading")
+        kept = self.__dict__["_graph"] = (program, reading.graph_of(program))
+    return kept[1]
 
 
 def _forward(self: Any, *args: Any, **kwargs: Any) -> Any:

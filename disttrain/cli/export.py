@@ -9,21 +9,25 @@ know, and returns a ``distributed.checkpoint.Trained``.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .. import sizes
-from ..distributed.checkpoint.trained import Trained, load_model, newest_checkpoint
-from ..errors import ConfigError
+from ..distributed.checkpoint.trained import Trained, load_newest, newest_checkpoint
+from ..errors import ConfigError, DisttrainError
 from ..export.exporting import export
 from ..serialize import gguf, save_characters, save_pretrained
 from . import programs
 
 TAKES_SETTINGS = True
 NOTE = "model.json"  # the file of a run that may say which program it is of
+_SUFFIXES = {"": "dtp", ".dtp": "dtp", ".onnx": "onnx", ".gguf": "gguf"}
 _NEEDED = (
     "An export needs one that returns a disttrain.distributed.checkpoint.Trained: how the model is "
     "built, and an example of its inputs. For example\n"
@@ -50,22 +54,63 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    checkpoint = Path(newest_checkpoint(options.run))
-    folder = checkpoint.parent
+    wanted = outputs(options)
+    for way, path in wanted:
+        _check_place(way, path)
+    checkpoint = newest_checkpoint(options.run)
+    folder = Path(checkpoint).parent
     program = options.program or find_program(folder)
     told = load_trained(program, folder, options.settings)
-    model = load_model(told.build, checkpoint, told.key)
-    print(f"model: {checkpoint}, as {program} builds it")
-    for way, path in outputs(options):
-        _WAYS[way](model, told, path, options)
-        print(f"{path}: {sizes.size(_bytes(path))}")
+    _check_ways(dict(wanted), told)
+    with programs.near(program):
+        where = options.run if Path(checkpoint) == options.run else folder
+        build = _asked(program, told.build, "build()")
+        checkpoint, model = load_newest(build, where, told.key)
+        if told.pretrained is not None:
+            told = replace(told, pretrained=_asked(program, told.pretrained, "pretrained(model)"))
+        print(f"model: {checkpoint}, as {program} builds it")
+        for way, path in wanted:
+            with _explained(program, path):
+                _WAYS[way](model, told, path, options)
+            print(f"{path}: {sizes.size(_bytes(path))}")
     return 0
+
+
+@contextlib.contextmanager
+def _explained(program: Path, path: Path) -> Iterator[None]:
+    """What is raised while ``path`` is written, as errors that say whose it is."""
+    try:
+        yield
+    except DisttrainError:
+        raise
+    except OSError as error:
+        raise ConfigError(f"{path} could not be written: {error}") from error
+    except Exception as error:
+        if not programs.raised_by(program, error):
+            raise
+        with programs.blamed(program, "the model is called as its Trained says", "export"):
+            raise
+
+
+def _asked(program: Path, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A function of the program, with errors that say so."""
+
+    def asked(*args: Any) -> Any:
+        with programs.blamed(program, f"{name} of its Trained is called", "export"):
+            return function(*args)
+
+    return asked
 
 
 def outputs(options: argparse.Namespace) -> list[tuple[str, Path]]:
     """What is to be written, and where."""
     path: Path = options.output
-    first = path.suffix[1:] if path.suffix in (".onnx", ".gguf") else "dtp"
+    first = _SUFFIXES.get(path.suffix.lower())
+    if first is None or not path.name:
+        raise ConfigError(
+            f"-o {str(path)!r}: the name says what is written; needed is NAME.dtp, NAME.onnx, "
+            "NAME.gguf, or NAME without a dot for the folder of a saved program"
+        )
     found = {first: path}
     for way in ("onnx", "gguf"):
         if getattr(options, way):
@@ -75,21 +120,61 @@ def outputs(options: argparse.Namespace) -> list[tuple[str, Path]]:
     return list(found.items())
 
 
+def _check_place(way: str, path: Path) -> None:
+    """Raise before anything is done if nothing can be written there."""
+    folder = way == "hf" or (way == "dtp" and not path.suffix)
+    if not path.parent.is_dir():
+        raise ConfigError(f"{path}: the folder {path.parent} must exist")
+    if not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"{path}: nothing can be written into {path.parent} (no permission)")
+    if path.is_dir() is not folder and path.exists():
+        here, needed = ("a file", "a folder") if folder else ("a folder", "a file")
+        raise ConfigError(f"{path} is {here} that is there; {needed} would be written. Move it")
+    if way == "dtp" and folder and path.is_dir() and not _is_program(path):
+        raise ConfigError(
+            f"{path} is a folder that holds other things than a saved program; name a new one"
+        )
+
+
+def _is_program(folder: Path) -> bool:
+    return (folder / "graph.json").is_file() or not any(folder.iterdir())
+
+
+def _check_ways(wanted: Mapping[str, Path], told: Trained) -> None:
+    """Raise before anything is written if one of the files cannot be."""
+    if "gguf" in wanted and told.pretrained is None:
+        raise ConfigError(
+            f"{wanted['gguf']}: GGUF files hold models of known architectures; "
+            "Trained(pretrained=...) of the program must give state and config in Hugging Face's "
+            "names"
+        )
+    if "onnx" in wanted:  # (which says so where its package is not installed)
+        importlib.import_module("..onnx", __package__)
+
+
 def find_program(run: Path) -> Path:
     """The training program of the run: of those in the folders above it and above this one the one
-    that the run names, else the nearest."""
-    there = [*programs.above(run / "_"), *programs.above(Path.cwd() / "_")]
+    that the run names, else the nearest that has ``trained``, else the nearest."""
+    places = [[*programs.above(place / "_")] for place in (run, Path.cwd())]
     named = _named(run)
-    for program in there:
+    for program in (p for place in places for p in place):
         if named is not None and program.resolve() == named.resolve():
             return program
-    if there:
-        return there[0]
+    for place in places:
+        if place:
+            return next(filter(_answers, place), place[0])
     who = f"; it names {named}" if named is not None else ""
     raise ConfigError(
         f"there is no {programs.NAMES} in the folders above {run} or this one{who}; name the "
         "program with --program"
     )
+
+
+def _answers(program: Path) -> bool:
+    try:
+        return programs.binds(program, "trained")
+    except ConfigError:
+        return False
 
 
 def _named(run: Path) -> Path | None:
@@ -140,11 +225,6 @@ def _hf(model: Any, told: Trained, path: Path, options: argparse.Namespace) -> N
 
 def _gguf(model: Any, told: Trained, path: Path, options: argparse.Namespace) -> None:
     state, config = _pretrained(model, told)
-    if config is None:
-        raise ConfigError(
-            f"{path}: GGUF files hold models of known architectures; Trained(pretrained=...) of "
-            "the program must give state and config in Hugging Face's names"
-        )
     if config.get("activation_function", "gelu_new") != "gelu_new":
         print("note: llama.cpp computes gelu by tanh, which this model was not trained with")
     whole = gguf.from_pretrained(state, config, vocabulary=told.vocabulary, name=path.stem)

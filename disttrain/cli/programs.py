@@ -8,7 +8,9 @@ does not train.
 from __future__ import annotations
 
 import ast
-import runpy
+import contextlib
+import importlib.machinery
+import importlib.util
 import sys
 import traceback
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from ..errors import ConfigError, DisttrainError
 
 _PLACES = ("train.py", "scripts/train.py")
 NAMES = " or ".join(_PLACES)
+_NAME = "disttrain_planned"  # as what a program is loaded
 
 
 def find_program(config: Path) -> Path:
@@ -46,19 +49,54 @@ def call(program: Path, name: str, args: tuple[Any, ...], purpose: str, needed: 
     if not binds(program, name, needed):
         said = f"{name}({'words' if len(args) == 1 else 'run, words'})"
         raise ConfigError(f"{program} has no function {said}. {needed}")
-    sys.path.insert(0, str(program.resolve().parent))
+    with near(program), blamed(program, f"its {name} is called", purpose):
+        return getattr(_load(program), name)(*args)
+
+
+def _load(program: Path) -> Any:
+    """The program as a module. It stays among the loaded ones, where annotations of its classes,
+    copies and pickles look for it."""
+    loader = importlib.machinery.SourceFileLoader(_NAME, str(program))
+    spec = importlib.util.spec_from_file_location(_NAME, program, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.set_data = lambda *args, **kwargs: None  # type: ignore[method-assign]  # (no __pycache__)
+    sys.modules[_NAME] = module
+    loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def near(program: Path) -> Iterator[None]:
+    """Modules that lie beside the program can be imported, as when it is run."""
+    folder = str(program.resolve().parent)
+    sys.path.insert(0, folder)
     try:
-        return runpy.run_path(str(program), run_name="disttrain_planned")[name](*args)
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # it was the program that took it out
+            sys.path.remove(folder)
+
+
+def raised_by(program: Path, error: BaseException) -> bool:
+    """Whether the program's code was running, or could not be called as it was."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return isinstance(error, TypeError) or any(f.filename == str(program) for f in frames)
+
+
+@contextlib.contextmanager
+def blamed(program: Path, what: str, purpose: str) -> Iterator[None]:
+    """Errors of the program as ``ConfigError`` with its line. ``what`` is done with it."""
+    try:
+        yield
     except DisttrainError:
         raise
     except (Exception, SystemExit) as error:
         raise ConfigError(
             f"{program}: {_last_line(error, program)} raised {type(error).__name__}: {error}. To "
-            f'{purpose}, the program is loaded under another name than "__main__", and its '
-            f"{name} is called, in one process without a group"
+            f'{purpose}, the program is loaded under another name than "__main__", and {what}, in '
+            "one process without a group"
         ) from error
-    finally:
-        sys.path.pop(0)
 
 
 def binds(program: Path, name: str, needed: str = "") -> bool:
@@ -93,5 +131,5 @@ def _bound(node: ast.AST, wanted: str) -> list[str]:
 def _last_line(error: BaseException, program: Path) -> str:
     """The line of the program, or of what it calls, that raised."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f.filename == str(program)] or frames
-    return f"line {own[-1].lineno}"
+    own = [f.lineno for f in frames if f.filename == str(program)]
+    return f"line {own[-1]}" if own else "a call from outside"

@@ -234,8 +234,11 @@ def save(
     save_with(ep.program, f, extra_files)
 
 
-def save_with(program: Program, f: Any, extra_files: Mapping[str, Any] | None) -> None:
-    """Save a program with texts."""
+def save_with(
+    program: Program, f: Any, extra_files: Mapping[str, Any] | None,
+    about: Mapping[str, str] | None = None,
+) -> None:  # fmt: skip
+    """Save a program with texts. ``about``: more of its metadata."""
     before = dict(program.metadata)
     for name, text in (extra_files or {}).items():
         text = text.decode() if isinstance(text, bytes) else text
@@ -243,6 +246,7 @@ def save_with(program: Program, f: Any, extra_files: Mapping[str, Any] | None) -
             raise ConfigError(f"save: extra file {name!r} is a {type(text).__name__}; a text is "
                               "needed")  # fmt: skip
         program.metadata[f"file:{name}"] = text
+    program.metadata.update(about or {})
     try:
         program.save(f)
     finally:

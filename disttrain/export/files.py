@@ -163,11 +163,16 @@ def load_program(path: Any, *, device: Any = "cpu", verify: bool = True) -> Prog
             raise SerializationError(f"{where}: this is a safetensors file without a program; "
                                      "dt.load reads its tensors")  # fmt: skip
         text = load_json(header.metadata[FORMAT].encode(), f"{where}: graph")
+    program = read_program(text, arrays, where)
+    return program if usable(device) is CPU else program.to(device)
+
+
+def read_program(text: Any, arrays: dict[str, np.ndarray], where: str) -> Program:
+    """The program that ``text`` (what ``program_json`` made, doubted) says, with ``arrays``."""
     try:
-        program = _Reader(where, arrays).program(text)
+        return _Reader(where, arrays).program(text)
     except SizeError as error:
         raise SerializationError(f"{where}: {error}. The file is damaged") from None
-    return program if usable(device) is CPU else program.to(device)
 
 
 def _folder_text(path: str, where: str) -> Any:
@@ -369,4 +374,4 @@ class _Reader:
 
 programs.provide(save)
 
-__all__ = ["FORMAT", "SUFFIX", "VERSION", "load_program", "save"]
+__all__ = ["FORMAT", "SUFFIX", "VERSION", "load_program", "program_json", "read_program", "save"]

@@ -16,7 +16,21 @@ class ProgramModule(Module):
     def __init__(self, program: Program) -> None:
         super().__init__()
         self.__dict__["_program"] = program
+        self.hold(program)
+        self.train(False)
+
+    def hold(self, program: Program) -> None:
+        """Have the parameters and buffers of a program, but those that are there."""
+        there = {
+            n
+            for n, _ in (
+                *self.named_parameters(remove_duplicate=False),
+                *self.named_buffers(remove_duplicate=False),
+            )
+        }
         for name, t in program.state.items():
+            if name in there:
+                continue
             *path, last = name.split(".")
             owner: Module = self
             for part in path:
@@ -27,7 +41,6 @@ class ProgramModule(Module):
                 owner.register_parameter(last, t)
             else:
                 owner.register_buffer(last, t)
-        self.train(False)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The program's result."""

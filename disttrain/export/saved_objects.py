@@ -91,7 +91,8 @@ class _Writer:
     def write(self, obj: Any, signatures: Any) -> None:
         self.find(obj, set())
         root = self.object(obj)
-        named = {k: self.trace(v) for k, v in _signatures(signatures).items()}
+        named = {k: {**self.trace(v), "names": _called(v)}
+                 for k, v in _signatures(signatures).items()}  # fmt: skip
         os.makedirs(self.folder, exist_ok=True)
         for number, program in enumerate(self.programs):
             program.save(os.path.join(self.folder, f"{number}.dtp"))
@@ -133,7 +134,8 @@ class _Writer:
         if cell is not None:
             return {"kind": "cell", "cell": self.cell(cell, value)}
         if isinstance(value, Function):
-            return {"kind": "function", "traces": [self.trace(t) for t in _traces(value)]}
+            traces = [{**self.trace(t), "optional": _optional(value, t)} for t in _traces(value)]
+            return {"kind": "function", "traces": traces}
         if isinstance(value, Restored):
             return {"kind": "function", "traces": [self.again(*pair) for pair in value.programs]}
         if isinstance(value, (list, tuple)):
@@ -157,13 +159,16 @@ class _Writer:
             self.about.append({"trainable": bool(cell.trainable), "name": name})
         return self.cells[id(cell)][0]
 
-    def again(self, program: Program, variables: list) -> dict[str, Any]:
+    def again(
+        self, program: Program, variables: list, optional: list[str] | None
+    ) -> dict[str, Any]:
         """A program that was loaded."""
         number = self.places.setdefault(id(program), len(self.programs))
         if number == len(self.programs):
             self.programs.append(program)
         cells = [self.cell(self.kind.cell(v), v) for v in variables]
-        return {"file": f"{number}.dtp", "cells": cells}
+        told = {} if optional is None else {"optional": optional}
+        return {"file": f"{number}.dtp", "cells": cells, **told}
 
     def trace(self, trace: Any) -> dict[str, Any]:
         """The program of a trace: made once."""
@@ -222,10 +227,26 @@ def _traces(function: Function) -> list[Trace]:
     return [t for t in function.traces if not t.graph.captured]
 
 
+def _optional(function: Function, trace: Trace) -> list[str]:
+    """The arguments that may be left out, as the trace has what the function takes then."""
+    known = function._signature.parameters
+    plain = (bool, int, float, str, type(None))
+    return [n for n, v in trace.bound.items() if n in known and isinstance(v, plain)
+            and type(v) is type(known[n].default) and v == known[n].default]  # fmt: skip
+
+
+def _called(function: Any) -> dict[str, str]:
+    """The arguments that a signature calls otherwise: as their specifications do."""
+    trace = function.trace_of() if isinstance(function, Function) else function
+    bound = trace.bound if isinstance(trace, Trace) else {}
+    names = {n: str(v.name) for n, v in bound.items() if _is_spec(v) and getattr(v, "name", None)}
+    return {told: n for n, told in names.items() if told != n}
+
+
 def _variables(function: Function | Restored) -> list[Any]:
     """The variables that a function uses."""
     if isinstance(function, Restored):
-        return [v for _, variables in function.programs for v in variables]
+        return [v for _, variables, _ in function.programs for v in variables]
     return [v for t in _traces(function) for v in t.graph.variables]
 
 
@@ -250,8 +271,11 @@ def _signatures(given: Any) -> dict[str, Any]:
 class Restored:
     """A function that was loaded: a program for each kind of arguments that it was traced with."""
 
-    def __init__(self, kind: SavedObjects, programs: list[tuple[Program, list]]) -> None:
-        self.kind, self.programs = kind, programs  # with the variables that each takes
+    def __init__(
+        self, kind: SavedObjects, programs: list[tuple[Program, list, list[str] | None]]
+    ) -> None:
+        # With the variables that each takes, and the arguments that may be left out (None: any).
+        self.kind, self.programs = kind, programs
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result of the first program that takes such arguments; where a function is traced,
@@ -278,10 +302,10 @@ class Restored:
     def run(self, args: tuple, kwargs: dict, trial: bool = False) -> Any:
         """The result, of plain tensors; a ``trial`` leaves the variables as they are."""
         refused = []
-        for program, variables in self.programs:
+        for program, variables, optional in self.programs:
             cells = [self.kind.cell(v) for v in variables]
             try:
-                arguments = self._arguments(program, args, kwargs)
+                arguments = self._arguments(program, args, kwargs, optional)
                 found, after = program(arguments, [cell.read() for cell in cells])
             except (ShapeError, ConfigError, TypeError) as error:
                 refused.append(str(error).splitlines()[0][:200])
@@ -294,12 +318,21 @@ class Restored:
         raise ValueError(f"Could not find matching concrete function to call loaded from the "
                          f"SavedModel. Each was refused:\n  {said}")  # fmt: skip
 
-    def _arguments(self, program: Program, args: tuple, kwargs: dict) -> dict[str, Any]:
+    def _arguments(
+        self, program: Program, args: tuple, kwargs: dict, optional: list[str] | None
+    ) -> dict[str, Any]:
         spec = next(iter(program.signature.arguments.values()))
         names, parts = spec["keys"], spec["parts"]
         if len(args) > len(names) or kwargs.keys() - {*names[len(args) :]}:
             raise TypeError(f"the arguments {', '.join(map(str, names))} are needed")
         given = dict(zip(names, args, strict=False)) | kwargs
+        left = [
+            n
+            for n, p in zip(names, parts, strict=True)
+            if p["kind"] == "plain" and n not in given and n not in (optional or ())
+        ]
+        if left and optional is not None:
+            raise TypeError(f"missing argument {left[0]!r}, which it was not traced without")
         rows = iter(program.inputs)
         return {n: self._argument(p, given, n, rows) for n, p in zip(names, parts, strict=True)}
 
@@ -325,10 +358,11 @@ def _same(a: Any, b: Any) -> bool:
 class _Signature:
     """A function by the name of its results."""
 
-    def __init__(self, function: Restored) -> None:
-        self.function = function
+    def __init__(self, function: Restored, names: Mapping[str, str]) -> None:
+        self.function, self.names = function, dict(names)
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        kwargs = {self.names.get(name, name): value for name, value in kwargs.items()}
         found = self.function(*args, **kwargs)
         if isinstance(found, dict):
             return found
@@ -366,7 +400,7 @@ class _Reader:
         try:
             found = self.object(self.told["root"], 0)
             found.signatures = {
-                name: _Signature(self.function([trace]))
+                name: _Signature(self.function([trace]), trace.get("names", {}))
                 for name, trace in self.told["signatures"].items()
             }
         except DisttrainError:
@@ -404,7 +438,10 @@ class _Reader:
                 raise ValueError(f"the file {file!r:.40}")
             if file not in self.programs:
                 self.programs[file] = load_program(os.path.join(self.folder, file))
-            pairs.append((self.programs[file], [self.variables[n] for n in trace["cells"]]))
+            variables, optional = [self.variables[n] for n in trace["cells"]], trace.get("optional")
+            if optional is not None and type(optional) is not list:
+                raise ValueError(f"the arguments {optional!r:.40}")
+            pairs.append((self.programs[file], variables, optional))
         return Restored(self.kind, pairs)
 
 

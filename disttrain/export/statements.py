@@ -46,8 +46,16 @@ for _word in "neg abs lt le gt ge eq ne bool".split():
     _attach(f"__{_word}__")
 
 
+def _truth(value: Any = False) -> Any:
+    """``bool`` of a value: of a tensor in a program another tensor."""
+    known = isinstance(value, (Tensor, _Number)) and is_staging()
+    return value.reshape(()) != 0 if known else bool(value)
+
+
 class _Tensors(Border):
     """Tensors whose numbers a program cannot read."""
+
+    builtins = {bool: _truth}
 
     def is_staged(self, value: Any) -> bool:
         return self.is_value(value) and is_staging()

@@ -149,7 +149,7 @@ def build(entries: list[Entry], metadata: dict[str, str], crc32c: list[int] | No
 def header_length(first: bytes, size: int | None, where: str) -> int:
     """How long the header is, from the first bytes (8 or more) of a file of ``size`` bytes."""
     for magic, kind in _FOREIGN:
-        if first.startswith(magic) and (len(magic) > 1 or first[1:2] in b"\x02\x03\x04\x05"):
+        if first.startswith(magic) and not _begins(first, size):
             raise SerializationError(f"{where}: this is {kind}, not a safetensors file. {_CONVERT}")
     if len(first) < 8:
         raise SerializationError(
@@ -167,6 +167,14 @@ def header_length(first: bytes, size: int | None, where: str) -> int:
             "follow. The file is cut short or damaged"
         )
     return length
+
+
+def _begins(first: bytes, size: int | None) -> bool:
+    """Whether a file that begins so may be one of this format: a length may have the bytes that
+    files of another one begin with (640 those of a pickle)."""
+    length = int.from_bytes(first[:8], "little")
+    fits = len(first) >= 8 and length <= (HEADER_CAP if size is None else min(HEADER_CAP, size - 8))
+    return fits and (first[8:9] or b"{") == b"{"
 
 
 def parse(raw: bytes, num_bytes: int | None, where: str, alone: bool = True) -> Header:

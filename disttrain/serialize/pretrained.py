@@ -28,7 +28,7 @@ from ..errors import ConfigError, SerializationError, StateDictError
 from . import disk
 from .api import file_of, inspect, load
 from .files import total, write_file
-from .layout import NAMES, load_json
+from .layout import METADATA, NAMES, load_json
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
@@ -115,7 +115,7 @@ def split(arrays: Mapping[str, np.ndarray], limit: int) -> list[dict[str, np.nda
 
 def _limit(given: str | int) -> int:
     limit = sizes.parse_size(given) if isinstance(given, str) else given
-    if limit < 1:
+    if type(limit) is not int or limit < 1:
         raise ConfigError(
             f"save_pretrained: max_shard_size={given!r} given; needed is a size like '5GB'"
         )
@@ -137,6 +137,8 @@ def _tensors(model: Any) -> dict[str, np.ndarray]:
 def _name(name: object) -> str:
     if not isinstance(name, str):
         raise ConfigError(f"save_pretrained: the key {name!r} is no text; tensors need names")
+    if name == METADATA:
+        raise ConfigError(f"save_pretrained: no tensor can be called {name!r} in such files")
     return name
 
 
@@ -241,16 +243,27 @@ def from_pretrained(
     if isinstance(model, type) or not hasattr(model, "load_state_dict"):
         model = _made(model, read_config(where))
     state = read_pretrained(where)
-    own = model.state_dict()
+    own = model.state_dict(keep_vars=True)
     missing = [name for name in own if name not in state]
+    tied = _shared(own, missing, state)
+    same = {n: kept for n, kept in _shared(own, list(own), own).items() if own[n] is own[kept]}
     if strict:
-        tied = _shared(own, missing, state)
         state = {**state, **{name: state[kept] for name, kept in tied.items()}}
     try:
         model.load_state_dict(state, strict=strict, assign=assign)
     except StateDictError as error:
         raise StateDictError(f"from_pretrained: {where}: {error}") from None
+    if assign:
+        _tie(model, same)
     return model
+
+
+def _tie(model: Any, tied: Mapping[str, str]) -> None:
+    """Parameters that were one are one again: each of its names was assigned a tensor."""
+    for name, kept in tied.items():
+        (front, _, last), (of, _, first) = name.rpartition("."), kept.rpartition(".")
+        if name != kept:
+            setattr(model.get_submodule(front), last, getattr(model.get_submodule(of), first))
 
 
 def _made(make: Any, config: dict[str, Any]) -> Any:
@@ -364,4 +377,6 @@ def _shared(own: Mapping[str, Any], missing: list[str], state: Mapping[str, Any]
 
 
 def _place(tensor: Any) -> Any:
-    return (tensor.data_ptr(), tuple(tensor.shape)) if tensor.numel() else id(tensor)
+    if not tensor.numel() or tensor.device.type == "meta":
+        return id(tensor)
+    return tensor.data_ptr(), tuple(tensor.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,20 +53,24 @@ def model_of(run):
     return load_model(told.build, newest_checkpoint(run))
 
 
-def test_two_commands_on_real_ranks(tmp_path):
-    """dtrun trains, one process exports, and a fresh one runs the file."""
+@pytest.fixture(scope="module")
+def mlp(tmp_path_factory):
+    """A run of two ranks, which divide the weights: of processes of their own."""
+    runs = tmp_path_factory.mktemp("ranks")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    runs, file = tmp_path / "runs", tmp_path / "digits.dtp"
     train = [sys.executable, "-m", "disttrain_launcher", "--nproc-per-node", "2", TRAIN, *MLP,
              "--parallel.strategy=fsdp", f"--log.dir={runs}"]  # fmt: skip
     subprocess.run(train, env=env, check=True, timeout=50, capture_output=True)
-    code = "import sys\nfrom disttrain.cli import command\nsys.exit(command())"
-    words = ["export", str(runs / "0001"), "-o", str(file), "--program", TRAIN]
-    done = subprocess.run([sys.executable, "-c", code, *words], env=env, timeout=50, text=True,
-                          check=True, capture_output=True)  # fmt: skip
-    assert done.stdout.splitlines()[-1].startswith(f"{file}: ")
+    return runs / "0001"
+
+
+def test_two_commands_on_real_ranks(mlp, tmp_path, capsys):
+    """dtrun trains, and one process exports; docs/deployment.md has a fresh one run the file."""
+    file = tmp_path / "digits.dtp"
+    assert main(["export", str(mlp), "-o", str(file), "--program", TRAIN]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"{file}: ")
     x = dt.randn(5, 1, 8, 8)
-    assert dt.load_program(file)(x).tolist() == model_of(runs / "0001")(x).tolist()
+    assert dt.load_program(file)(x).tolist() == model_of(mlp)(x).tolist()
 
 
 def test_a_model_of_texts_leaves_in_every_way(gpt, tmp_path, capsys):
@@ -102,8 +107,8 @@ def test_the_suffix_says_what_is_written(gpt, tmp_path):
     assert found.tolist() == model_of(gpt)(codes).tolist()
 
 
-def test_onnx_goes_with_it(tmp_path):
-    run = trained(tmp_path / "runs", *MLP)
+def test_onnx_goes_with_it(mlp, tmp_path):
+    run = mlp
     words = ["-o", str(tmp_path / "m.dtp"), "--onnx", "--opset", "17", "--program", TRAIN]
     assert main(["export", str(run), *words]) == 0
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
@@ -122,8 +127,8 @@ def test_the_data_are_not_needed(gpt, monkeypatch):
     assert model_of(gpt).tokens.weight.shape[1] == 32
 
 
-def test_runs_without_a_note_and_with_a_damaged_one(tmp_path, capsys):
-    run = trained(tmp_path / "runs", *MLP)
+def test_runs_without_a_note_and_with_a_damaged_one(mlp, tmp_path, capsys):
+    run = Path(shutil.copytree(mlp, tmp_path / "runs" / "0001"))
     (run / "model.json").write_text("{}")
     words = ["export", str(run), "-o", str(tmp_path / "m.dtp"), "--program", TRAIN]
     assert main(words) == 2
@@ -172,6 +177,18 @@ def test_programs_of_others(tmp_path, capsys, monkeypatch):
         (OWN.replace('"net"', '"model"'), "has nothing under 'model'; on top it has net"),
         (OWN.replace("Linear(2, 3)", "Linear(2, 4)"), "size mismatch for weight"),
         (OWN.replace("dt.zeros(1, 2)", "dt.zeros(1, 5)"), "disttrain export:"),
+        (OWN.replace("dt.nn.Linear(2, 3)", "int('a')"), "line 4 raised ValueError: invalid"),
+        (
+            OWN.replace('(dt.zeros(1, 2),), dynamic={0: {0: "n"}}', "()"),
+            "a call from outside raised TypeError: Linear.forward",
+        ),
+        (
+            OWN.replace("dt.nn.Linear(2, 3)", "Net(2, 3)")
+            + "class Net(dt.nn.Linear):\n    def forward"
+            "(self, x):\n        raise ValueError('of the model')",
+            "line 7 raised ValueError: of the m",
+        ),
+        ("import sys\n" + OWN.replace("return", "sys.exit(3)\n    return"), "raised SystemExit: 3"),
     ],
 )
 def test_what_a_program_must_say(tmp_path, capsys, text, said):
@@ -179,6 +196,68 @@ def test_what_a_program_must_say(tmp_path, capsys, text, said):
     assert main(["export", str(runs), "-o", str(tmp_path / "m.dtp")]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "m.dtp").exists()
+
+
+SETTINGS = """from __future__ import annotations
+from dataclasses import dataclass, field
+import disttrain as dt
+from disttrain import config
+from disttrain.distributed.checkpoint import Trained
+@dataclass(frozen=True)
+class Model:
+    width: int = 3
+@dataclass(frozen=True)
+class Settings:
+    model: Model = field(default_factory=Model)
+def build(settings):
+    from nets_of_the_program import Net
+    return Net(2, settings.model.width)
+def trained(run, words):
+    settings = config.load(Settings, None, words)
+    return Trained(lambda: build(settings), (dt.zeros(1, 2),), key="net")
+"""
+
+
+def test_a_program_with_classes_of_settings_and_modules_that_it_imports_late(tmp_path, capsys):
+    runs = own_program(tmp_path, "")
+    (tmp_path / "train.py").write_text(SETTINGS)
+    nets = "import disttrain as dt\nclass Net(dt.nn.Linear): pass\n"
+    (tmp_path / "nets_of_the_program.py").write_text(nets)
+    out = tmp_path / "m.dtp"
+    assert main(["export", str(runs), "-o", str(out), "--model.width", "3"]) == 0
+    assert dt.load_program(out)(dt.ones(1, 2)).shape == (1, 3)
+    assert main(["export", str(runs), "-o", str(out), "--model.width", "4"]) == 2
+    assert str(tmp_path) not in sys.path
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("m.pt", "the name says what is written"),
+        ("m-1.5", "the name says what is written"),
+        ("folder.dtp", "is a folder that is there; a file would be written"),
+        ("folder.onnx", "is a folder that is there; a file would be written"),
+        ("file", "is a file that is there; a folder would be written"),
+        ("runs", "a folder that holds other things than a saved program"),
+        ("none/m.dtp", "the folder"),
+        ("m.gguf", "models of known architectures"),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_anything_is_done(tmp_path, capsys, name, said):
+    runs = own_program(tmp_path, OWN)
+    for folder in ("folder.dtp", "folder.onnx"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "file").write_text("")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["export", str(runs), "-o", str(tmp_path / name), "--hf"]) == 2
+    assert said in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_suffixes_in_capitals(tmp_path):
+    runs = own_program(tmp_path, OWN)
+    assert main(["export", str(runs), "-o", str(tmp_path / "M.ONNX")]) == 0
+    onnxruntime.InferenceSession(tmp_path / "M.ONNX", providers=["CPUExecutionProvider"])
 
 
 def test_which_program_is_asked(tmp_path, monkeypatch):
@@ -194,6 +273,11 @@ def test_which_program_is_asked(tmp_path, monkeypatch):
         path.write_text("")
     monkeypatch.chdir(here)
     assert find_program(run) == here / "train.py"
+    (here / "train.py").write_text("(")  # one that has no ``trained`` is not asked
+    (here / "scripts" / "train.py").write_text("def trained(run, words): ...")
+    assert find_program(run) == here / "scripts" / "train.py"
+    for path in (here / "scripts" / "train.py", here / "train.py"):
+        path.write_text("")
     (run / "model.json").write_text(json.dumps({"program": str(here / "scripts" / "train.py")}))
     assert find_program(run) == here / "scripts" / "train.py"
     (run / "model.json").write_text("[" * 10_000)  # damaged

@@ -237,3 +237,37 @@ def test_branches_and_loops_are_part_of_programs(tmp_path):
     assert loaded.gate(dt.tensor([-1.0, -2.0, 0.0])).tolist() == [1.0, 2.0, 0.0]
     assert loaded.halved(dt.tensor(100.0)).item() == 0.78125
     assert loaded.halved(dt.tensor(0.5)).item() == 0.5
+
+
+def test_arguments_that_are_left_out_are_their_defaults(tmp_path):
+    def scaled(x, twice=False):
+        return op("Mul", lambda v: v * (2 if twice else 1), x)
+
+    box = Box()
+    box.scaled = Function(scaled)
+    x = dt.ones(3)
+    for twice in (True, False):
+        box.scaled(x, twice=twice)
+    box.table = {"a": Held(dt.ones(2))}
+    KIND.save(box, tmp_path / "1")
+    loaded = KIND.load(tmp_path / "1")
+    KIND.save(loaded, tmp_path / "2")
+    for again in (loaded, KIND.load(tmp_path / "2")):
+        assert again.scaled(x).tolist() == again.scaled(x, False).tolist() == [1.0] * 3
+        assert again.scaled(x, twice=True).tolist() == [2.0] * 3
+        assert again.table["a"].cell.value.tolist() == [1.0, 1.0]
+    box.scaled = Function(scaled)
+    box.scaled(x, True)
+    KIND.save(box, tmp_path / "3")
+    with pytest.raises(ValueError, match="missing argument 'twice', which it was not traced"):
+        KIND.load(tmp_path / "3").scaled(x)
+
+
+def test_a_signature_calls_arguments_as_their_specifications_do(tmp_path):
+    box = Box()
+    named = graphs.Spec((None,), dt.float32, "inp")
+    box.f = Function(lambda x: op("Mul", lambda v: v * 2, x), signature=[named])
+    KIND.save(box, tmp_path, signatures=box.f)
+    found = KIND.load(tmp_path).signatures["serving_default"]
+    x = dt.ones(2)
+    assert found(inp=x)["output_0"].tolist() == found(x)["output_0"].tolist() == [2.0, 2.0]

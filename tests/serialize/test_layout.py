@@ -35,3 +35,14 @@ def test_what_cannot_be_loaded_again_is_not_saved(monkeypatch):
     monkeypatch.setattr(api, "check_items", lambda text, where: layout.check_items(text, where, 80))
     with pytest.raises(SerializationError, match="7 tensors: the header has"):
         dt.save({f"t{i}": dt.ones(1, 1, 1, 1, 1, 1) for i in range(7)}, io.BytesIO())
+
+
+@pytest.mark.parametrize("length", [0x280, 0x380, 0x480, 0x580, 0x8B1F])
+def test_a_length_may_begin_like_a_file_of_another_format(tmp_path, length):
+    """0x80 and a protocol begin a pickle, 0x1f 0x8b a gzip file; others write any lengths."""
+    text = b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}'.ljust(length)
+    (tmp_path / "f.safetensors").write_bytes(length.to_bytes(8, "little") + text + b"\x05\x06")
+    assert dt.load(tmp_path / "f.safetensors")["a"].tolist() == [5, 6]
+    (tmp_path / "f").write_bytes(length.to_bytes(8, "little") + b"]" + text[1:] + b"\x05\x06")
+    with pytest.raises(SerializationError, match="this is a"):
+        dt.load(tmp_path / "f")

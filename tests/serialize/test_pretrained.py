@@ -167,6 +167,8 @@ def test_configs_of_every_kind(tmp_path, config):
         ({"a": dt.ones(1)}, {"x": float("nan")}, {}, "no JSON can hold"),
         ({"a": dt.ones(1)}, {"x": object()}, {}, "no JSON can hold"),
         ({"a": dt.ones(1)}, None, {"max_shard_size": 0}, "max_shard_size=0"),
+        ({"a": dt.ones(1)}, None, {"max_shard_size": None}, "max_shard_size=None"),
+        ({"__metadata__": dt.ones(1)}, None, {}, "no tensor can be called '__metadata__'"),
         ({"a": dt.ones(1)}, None, {"max_shard_size": "much"}, "'much' given"),
     ],
 )
@@ -255,3 +257,21 @@ def test_characters_have_codes(tmp_path):
     told = json.loads((tmp_path / "tokenizer.json").read_text())
     assert told["model"]["vocab"] == {"a": 0, "b": 1, "\n": 2}
     assert json.loads((tmp_path / "tokenizer_config.json").read_text())["tokenizer_class"]
+
+
+def test_models_on_the_meta_device_take_the_files_tensors_and_keep_their_ties(tmp_path):
+    model = Tied(SIZES)
+    save_pretrained(model, tmp_path)
+    with dt.device("meta"):
+        empty = Tied(SIZES)
+    with pytest.raises(StateDictError, match=r"meta device.*to_empty.*assign=True"):
+        from_pretrained(empty, tmp_path)
+    again = from_pretrained(empty, tmp_path, assign=True)
+    assert again is empty and again.scores.weight is again.tokens.weight
+    equal(model.state_dict(), again.state_dict())
+    assert len(list(again.parameters())) == len(list(model.parameters()))
+    loss = again(dt.tensor([1, 5])).sum()
+    loss.backward()
+    dt.optim.SGD(again.parameters(), 0.1).step()
+    assert again.scores.weight.tolist() == again.tokens.weight.tolist()
+    equal(model.state_dict(), read_pretrained(tmp_path))  # (the file is not written through)

@@ -84,15 +84,19 @@ class _Made:
 
     def program(self) -> Any:
         """The program, in the mode that modules are in now."""
+        args, kwargs = self.arguments()
+        export = importlib.import_module("disttrain.export.exporting")
+        return export.export(self.of, args, kwargs, dynamic=True, train=None)
+
+    def arguments(self) -> tuple[tuple, dict]:
+        """Arguments of the kind that it is called with."""
         if self.examples is None:
             why = self.refused or "the shapes and types of its arguments are not known"
             raise CaptureError(
                 f"{self.name}: {why}; call it once, or use torch.jit.trace, or "
                 "script(..., example_inputs=[(x,)])"
             )
-        args, kwargs = self.examples.made()
-        export = importlib.import_module("disttrain.export.exporting")
-        return export.export(self.of, args, kwargs, dynamic=True, train=None)
+        return self.examples.made()
 
     def read(self, name: str) -> Any:
         """``graph``, ``code``, ``save`` and the like."""
@@ -109,7 +113,12 @@ class _Made:
         return (lambda *args, **kwargs: found) if name == "graph_for" else found
 
     def save(self, f: Any, _extra_files: Any = None) -> None:
-        """Write the program to a path or a file."""
+        """Write the program to a path or a file; of a module, those of both modes."""
+        if isinstance(self.of, Module):
+            modes = importlib.import_module("disttrain.export.modes")
+            modes.save(modes.programs(self.of, *self.arguments()), self.of.training, f,
+                       _extra_files)  # fmt: skip
+            return
         importlib.import_module("disttrain.export.exported").save_with(
             self.program(), f, _extra_files
         )
@@ -296,7 +305,9 @@ def save(m: Any, f: Any, _extra_files: Any = None) -> None:
             f"torch.jit.save: {type(m).__name__} given; what torch.jit.script or torch.jit.trace "
             "gives is needed"
         )
-    importlib.import_module("disttrain.export.exported").save_with(program, f, _extra_files)
+    known = m.__dict__["_programs"]
+    modes = importlib.import_module("disttrain.export.modes")
+    modes.save(known, m.training if m.training in known else not m.training, f, _extra_files)
 
 
 def load(
@@ -305,9 +316,13 @@ def load(
 ) -> Any:  # fmt: skip
     """The program in the path or file ``f`` as a module. It needs none of the code that it was made
     of. ``_extra_files``: a dict, whose names are given their texts."""
-    program = importlib.import_module("disttrain.export.files").load_program(f)
-    importlib.import_module("disttrain.export.exported").take_texts(program, _extra_files)
-    found = _loaded_class()(program)
+    programs, mode = importlib.import_module("disttrain.export.modes").load(f)
+    importlib.import_module("disttrain.export.exported").take_texts(programs[mode], _extra_files)
+    found = _loaded_class()(programs[mode])
+    found.__dict__["_programs"] = programs
+    for program in programs.values():
+        found.hold(program)
+    found.train(mode)
     return found if map_location is None else found.to(map_location)
 
 
@@ -316,10 +331,40 @@ def _loaded_class() -> Any:
     reading = importlib.import_module("disttrain.export.reading")
     kind = type("RecursiveScriptModule", (ScriptModule, reading.GraphModule), {})
     kind.__module__ = __name__
+    kind.forward = _forward  # type: ignore[attr-defined]
+    kind.program, kind.graph = property(_program_of), property(_graph_of)  # type: ignore[attr-defined]
     kind.save = _save_loaded  # type: ignore[attr-defined]
     kind.inlined_graph = property(lambda self: self.graph)  # type: ignore[attr-defined]
     kind.original_name = property(lambda self: type(self).__name__)  # type: ignore[attr-defined]
     return kind
+
+
+def _program_of(self: Any) -> Any:
+    """The program of the mode that the module is in; of a file without it, the one that is there.
+    (Whoever sets ``training`` has not always called ``train``.)"""
+    first = self.__dict__["_program"]
+    return self.__dict__.get("_programs", {}).get(self.training, first)
+
+
+def _graph_of(self: Any) -> Any:
+    kept, program = self.__dict__.get("_graph", (None, None)), self.program
+    if kept[0] is not program:
+        reading = importlib.import_module("disttrain.export.reading")
+        kept = self.__dict__["_graph"] = (program, reading.graph_of(program))
+    return kept[1]
+
+
+def _forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """The result of the program of the mode that the module is in."""
+    known = self.__dict__["_programs"]
+    if self.training not in known:
+        told = {True: "training", False: "evaluation"}
+        raise CaptureError(
+            f"torch.jit.load: the file has what the module computes in {told[not self.training]} "
+            f"alone; put the script into the other mode, .train({self.training}), and save it again"
+        )
+    self._take_state()
+    return self.program(*args, **kwargs)
 
 
 def _save_loaded(self: Any, f: Any, _extra_files: Any = None) -> None:

@@ -23,4 +23,4 @@ from .state_dict_loader import load, load_state_dict
 from .state_dict_saver import async_save, save, save_state_dict
 from .stateful import Stateful
 from .storage import StorageReader, StorageWriter
-from .trained import Trained, load_model, newest_checkpoint
+from .trained import Trained, load_model, load_newest, newest_checkpoint

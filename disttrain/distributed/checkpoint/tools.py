@@ -6,6 +6,7 @@ whole or not at all. Knows folders and manifests; prints nothing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -54,20 +55,28 @@ def find(path: str) -> list[str]:
     """The checkpoints that are ``path`` or lie in it, at most two folders down."""
     found = []
     for depth, at in _walk(path, 2):
-        names = os.listdir(at)
+        names = _names(at)
         if {folder.MANIFEST, folder.METADATA} & {*names} or (depth and folder.leftovers(at, ())):
             found.append(at)
     return sorted(found)
 
 
+def _names(path: str) -> list[str]:
+    """What is in a folder; a program that runs may have deleted it."""
+    try:
+        return sorted(os.listdir(path))
+    except FileNotFoundError:
+        return []
+
+
 def _walk(path: str, depth: int) -> Iterator[tuple[int, str]]:
-    if not os.path.isdir(path):
+    if depth == 2 and not os.path.isdir(path):
         raise ConfigError(f"checkpoint: {path} is no folder")
     yield 2 - depth, path
     if depth:
-        for entry in sorted(os.scandir(path), key=lambda e: e.name):
-            if entry.is_dir(follow_symlinks=False):
-                yield from _walk(entry.path, depth - 1)
+        for at in (os.path.join(path, name) for name in _names(path)):
+            if os.path.isdir(at) and not os.path.islink(at):
+                yield from _walk(at, depth - 1)
 
 
 def summary(path: str) -> Row:
@@ -84,7 +93,11 @@ def summary(path: str) -> Row:
 
 
 def _size(path: str, names: list[str]) -> int:
-    return sum(os.stat(os.path.join(path, n)).st_size for n in names)
+    total = 0
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):  # it was deleted meanwhile
+            total += os.stat(os.path.join(path, name)).st_size
+    return total
 
 
 # --- looking --------------------------------------------------------------------------------------

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...core import Tensor
-from ...errors import ConfigError, SerializationError, StateDictError
+from ...errors import ConfigError, DisttrainError, SerializationError, StateDictError
 from ...nn.module import Module
 from . import tools
 from .filesystem import read_manifest
 
 WRAPPERS = ("module", "_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
+_TRIES = 10
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -30,9 +31,9 @@ class Trained:
 
     ``build()`` makes the model, with any weights. ``args`` and ``kwargs``: an example of its
     inputs. ``dynamic``: which sizes may change, as ``dt.export`` takes it. ``key``: under which
-    name the program's checkpoints have the model's state dict. ``pretrained(model)``: its state
-    dict and config in Hugging Face's names (default: its own names and no config); ``vocabulary``:
-    of a model of texts, for GGUF.
+    name the program's checkpoints have the model's state dict ("": they are one).
+    ``pretrained(model)``: its state dict and config in Hugging Face's names (default: its own names
+    and no config); ``vocabulary``: of a model of texts, for GGUF.
     """
 
     build: Callable[[], Module]
@@ -49,13 +50,33 @@ def newest_checkpoint(path: str | os.PathLike) -> str:
     Newest is the last by name, with numbers taken as numbers; ``ConfigError`` where there is
     none."""
     where = os.fspath(path)
-    found = sorted(tools.find(where), key=_order)
-    for checkpoint in reversed(found):
-        if not tools.summary(checkpoint).problem:
-            return checkpoint
+    found, before = sorted(tools.find(where), key=_order), None
+    while found != before:  # (a program that runs may write and delete them meanwhile)
+        for checkpoint in reversed(found):
+            if not tools.summary(checkpoint).problem:
+                return checkpoint
+        found, before = sorted(tools.find(where), key=_order), found
     unfinished = f"; {len(found)} there are not finished" if found else ""
     raise ConfigError(
         f"{where} holds no checkpoint{unfinished}. Name the folder of a run, or of a checkpoint"
+    )
+
+
+def load_newest(
+    build: Callable[[], Module], path: str | os.PathLike, key: str = "model"
+) -> tuple[str, Any]:
+    """The newest checkpoint of ``path``, and ``load_model`` of it. A program that runs may delete
+    one while it is read; then it is the next one."""
+    for _ in range(_TRIES):
+        checkpoint = newest_checkpoint(path)
+        try:
+            return checkpoint, load_model(build, checkpoint, key)
+        except DisttrainError:
+            if not tools.summary(checkpoint).problem:
+                raise
+    raise ConfigError(
+        f"{os.fspath(path)}: its checkpoints are deleted faster than they are read; name one that "
+        "is kept"
     )
 
 
@@ -66,8 +87,9 @@ def _order(path: str) -> list[Any]:
 def load_model(
     build: Callable[[], Module], checkpoint: str | os.PathLike, key: str = "model"
 ) -> Any:
-    """The module that ``build()`` makes, with the weights that ``checkpoint`` has under ``key``, in
-    eval mode. One process, whatever has written it; ``StateDictError`` lists what does not fit."""
+    """The module that ``build()`` makes, with the weights that ``checkpoint`` has under ``key`` (of
+    "", the whole checkpoint), in eval mode. One process, whatever has written it;
+    ``StateDictError`` lists what does not fit."""
     where = os.fspath(checkpoint)
     found = _under(tools.values(where, _present(where, key)), key)
     model = build()
@@ -81,7 +103,9 @@ def load_model(
     return model.eval()
 
 
-def _present(where: str, key: str) -> list[str]:
+def _present(where: str, key: str) -> list[str] | None:
+    if not key:
+        return None
     names = read_manifest(where).metadata.state_dict_metadata
     if not any(name == key or name.startswith(key + ".") for name in names):
         tops = ", ".join(sorted({name.split(".")[0] for name in names}))
@@ -90,7 +114,7 @@ def _present(where: str, key: str) -> list[str]:
 
 
 def _under(values: Any, key: str) -> Mapping[str, Any]:
-    for part in key.split("."):
+    for part in key.split(".") if key else ():
         values = values[part]
     if not isinstance(values, Mapping):
         raise ConfigError(f"{key!r} is {type(values).__name__}; a state dict is needed")

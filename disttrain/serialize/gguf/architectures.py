@@ -36,6 +36,7 @@ class Architecture:
     settings: dict[str, str]
     defaults: Config = field(default_factory=dict)
     change: dict[str, tuple[Change, Change]] = field(default_factory=dict)
+    fixed: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # what llama.cpp computes alone
     ignored: str = r"(?!)"  # names that hold no weights
     head: str = "lm_head.weight"
     embedding: str = ""
@@ -107,6 +108,8 @@ _GPT2 = Architecture(
         f"transformer.h.N.{name}.weight": (_turned, _turned)
         for name in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
     },
+    {"activation_function": ("gelu_new", "gelu", "gelu_pytorch_tanh", "gelu_fast"),
+     "scale_attn_weights": (True,), "add_cross_attention": (False,)},
     r".*\.attn\.(bias|masked_bias)\Z",
     embedding="transformer.wte.weight",
 )  # fmt: skip
@@ -144,6 +147,7 @@ _LLAMA = Architecture(
      "rope_theta": 10000.0},
     {"model.layers.N.self_attn.q_proj.weight": _rotated("num_attention_heads"),
      "model.layers.N.self_attn.k_proj.weight": _rotated("num_key_value_heads")},
+    {"hidden_act": ("silu", "swish"), "partial_rotary_factor": (1,)},
     r".*\.rotary_emb\.inv_freq\Z",
     embedding="model.embed_tokens.weight",
 )  # fmt: skip
@@ -258,6 +262,8 @@ def _under(row: Architecture, state: Mapping[str, Any]) -> dict[str, Any]:
 def _settings(row: Architecture, config: Mapping[str, Any], state: Mapping[str, Any]) -> Config:
     """The settings that the architecture has, with what may be left out."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(rope, Mapping):
+        raise ConfigError(f"gguf: config.json: rope_scaling is {rope!r:.40}; an object is needed")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
         raise ConfigError(
@@ -267,6 +273,12 @@ def _settings(row: Architecture, config: Mapping[str, Any], state: Mapping[str, 
         if config.get(key):
             raise ConfigError(f"gguf: config.json: {key} is set; {row.name} has none in llama.cpp")
     given = {k: v for k, v in {**config, **rope}.items() if v is not None}
+    for key, known in row.fixed.items():
+        if key in given and given[key] not in known:
+            raise ConfigError(
+                f"gguf: config.json: {key} is {given[key]!r:.40}; for {row.name}, llama.cpp "
+                f"computes {known[0]!r} whatever a file says"
+            )
     told = {**row.defaults, **given}
     told.setdefault("n_positions", given.get("n_ctx"))
     _complete(row, told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from disttrain import nn
 from disttrain.distributed import checkpoint as dcp
 from disttrain.distributed import pipelining as pp
 from disttrain.distributed import simulate
-from disttrain.distributed.checkpoint import load_model, newest_checkpoint
+from disttrain.distributed.checkpoint import load_model, newest_checkpoint, tools, trained
 from disttrain.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from disttrain.distributed.fsdp.activation import apply_activation_checkpointing
 from disttrain.distributed.mesh import init_device_mesh
@@ -198,3 +199,56 @@ def test_a_model_on_ranks_leaves_as_a_folder(tmp_path, strategy, ranks):
     simulate(save, ranks)
     model = from_pretrained(Net(), tmp_path).eval()
     assert model(dt.tensor(CODES)).tolist() == net().eval()(dt.tensor(CODES)).tolist()
+
+
+def test_a_checkpoint_that_is_the_state_dict(tmp_path):
+    model = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1))
+    dcp.save(model.state_dict(), checkpoint_id=tmp_path / "step_1")
+
+    def build() -> nn.Module:
+        return nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1))
+
+    again = load_model(build, tmp_path / "step_1", "")
+    x = dt.ones(2, 3)
+    assert again(x).tolist() == model(x).tolist()
+    with pytest.raises(ConfigError, match="has nothing under 'model'; on top it has 0, 2"):
+        load_model(build, tmp_path / "step_1")
+
+
+def test_a_checkpoint_that_is_deleted_while_it_is_read(tmp_path, monkeypatch):
+    """By the program that trains: the next one is taken."""
+    model = nn.Linear(2, 1)
+    for step in (1, 2):
+        dcp.save({"model": model.state_dict()}, checkpoint_id=tmp_path / f"step_{step}")
+    gone, read = [], trained.tools.values
+
+    def deleted(where: str, keys: object) -> object:
+        if not gone:
+            gone.append(where)
+            tools.remove(where)
+            dcp.save({"model": model.state_dict()}, checkpoint_id=tmp_path / "step_3")
+        return read(where, keys)
+
+    monkeypatch.setattr(trained.tools, "values", deleted)
+    where, again = trained.load_newest(lambda: nn.Linear(2, 1), tmp_path)
+    assert Path(where).name == "step_3" and Path(gone[0]).name == "step_2"
+    assert again.weight.tolist() == model.weight.tolist()
+
+
+def test_checkpoints_that_come_and_go(tmp_path):
+    """Beside a program that writes and deletes them one always is found."""
+    state = {"model": nn.Linear(2, 1).state_dict()}
+    dcp.save(state, checkpoint_id=tmp_path / "run" / "step_0")
+    done = threading.Event()
+
+    def write() -> None:
+        for step in range(1, 5):
+            dcp.save(state, checkpoint_id=tmp_path / "run" / f"step_{step}")
+            tools.remove(str(tmp_path / "run" / f"step_{step - 1}"))
+        done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    while not done.is_set():
+        trained.load_newest(lambda: nn.Linear(2, 1), tmp_path)
+    thread.join()

@@ -106,12 +106,25 @@ def test_a_trunk_without_its_prefix_and_buffers_without_weights():
         ({"n_embd": True}, "n_embd .* is True"),
         ({"layer_norm_epsilon": "x"}, "layer_norm_epsilon .* is 'x'"),
         ({"rope_scaling": {"rope_type": "yarn"}}, "rope_scaling is 'yarn'"),
+        ({"rope_scaling": "linear"}, "rope_scaling is 'linear'; an object is needed"),
         ({"attention_bias": True}, "attention_bias is set"),
+        ({"activation_function": "relu"}, "activation_function is 'relu'; .*computes 'gelu_new'"),
+        ({"scale_attn_weights": False}, "scale_attn_weights is False"),
     ],
 )
 def test_configs_that_are_refused(change, said):
     with pytest.raises(ConfigError, match=said):
         gguf.from_pretrained(state_of(GPT2), {**GPT2, **change})
+
+
+def test_what_llama_cpp_computes_in_one_way_alone():
+    for change, said in (
+        ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            gguf.from_pretrained(state_of(LLAMA), {**LLAMA, **change})
+    gguf.from_pretrained(state_of(LLAMA), {**LLAMA, "hidden_act": "silu", "attention_bias": False})
 
 
 def test_files_that_are_of_no_architecture():

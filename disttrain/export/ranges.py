@@ -17,6 +17,7 @@ from ..errors import CaptureError, DisttrainError
 from ..ops.primitives.aliases import as_strided, unstride
 from ..ops.primitives.write import view_write
 from ..polynomials import LEAST
+from . import operands
 from .dims import Dim, Place
 from .running import Step
 from .schema import reaches_beyond
@@ -249,17 +250,17 @@ class _Shapes:
 
     def _fault(self, node: Node, values: Mapping[str, Value]) -> str | None:
         prim, args, params = Step(node, self.constants, []).made(self.sizes)
-        if prim.shape is None:
-            return None
 
         def given(a: Any) -> Any:
             value = values.get(a) or self.values[a] if a.__class__ is Name else None
             return a if value is None else NullArray(value.sized(self.sizes), value.dtype)
 
         arrays = [given(a) for a in args]
-        beyond = _beyond(prim, arrays, params)
+        beyond = _beyond(prim, arrays, params) or operands.fault(node.primitive, arrays, params)
         if beyond is not None:
             return beyond
+        if prim.shape is None:
+            return None
         try:
             said = prim.shape(*arrays, **params)
         except (AttributeError, TypeError):  # (rules of a few are written for arrays with data)

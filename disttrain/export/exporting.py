@@ -250,6 +250,7 @@ class _Assembly:
         held = {name: captured[var] for var, name in constants.items()}
         held.update({name: wrap(array) for name, array in lowered.constants.items()})
         used = {a for n in nodes for a in inner_names(n)} | ends
+        used |= {target for target, _ in lowered.writes}  # (also where nobody reads them)
         free = (n for n in (f"c{i}" for i in itertools.count()) if n not in self.taken)
         renamed = {old: next(free) for old in held if old in used}
         nodes = [renamed_node(n, renamed) for n in nodes]

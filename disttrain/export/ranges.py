@@ -26,6 +26,7 @@ from .values import Graph, Name, Node, Value
 
 _PIN = re.compile(r"(s\d+) == (\d+)\Z")
 _EQUAL = re.compile(r"(s\d+) == (s\d+)\Z")
+_ANY = 1 << 34  # elements: larger than any memory, so no bound at all (int64's, say)
 _TURNED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
@@ -135,6 +136,7 @@ class Symbols:
         low = {">": n + 1, ">=": n}.get(sign, dim.min)
         high = {"<": n - 1, "<=": n}.get(sign, dim.max)
         low = max(low, dim.min)
+        high = None if high is not None and high >= _ANY else high
         high = dim.max if high is None else high if dim.max is None else min(high, dim.max)
         if (low > dim.min and dim.given[0]) or (
             high is not None and dim.given[1] and dim.max is not None and high < dim.max

@@ -18,6 +18,8 @@ from ..core.gate import Primitive
 from ..nn.functional import filters, pooling, vision
 from ..ops.declare import REGISTRY
 from ..ops.functions.creation import create
+from ..ops.functions.gathering import repeated_places
+from ..ops.functions.index_arrays import numbered
 
 # Modules that declare primitives when they are loaded, besides those of ``ops``.
 HOMES: list[str] = ["disttrain.nn.hooks", "disttrain.nn.utils.clip"]
@@ -71,6 +73,18 @@ def _full(*, shape: tuple, value: Any, dtype: Any, order: Any) -> np.ndarray:
     return np.full([shape[d] for d in order], value, dtype).transpose(back)
 
 
+def _eye(*, shape: tuple, dtype: Any) -> np.ndarray:
+    return create._eye(shape, dtype)
+
+
+def _numbered(*, shape: tuple, dtype: Any) -> np.ndarray:
+    return numbered(shape).astype(dtype, copy=False)
+
+
+def _repeated(*, count: int, times: int, dtype: Any) -> np.ndarray:
+    return repeated_places(count, times).astype(dtype, copy=False)
+
+
 # Functions that make the matrices of what resizes a dimension.
 _WEIGHTS: dict[str, Callable[..., Any]] = {
     "area": filters.area, "resizing": vision._resizing, "sampled": filters.sampled,
@@ -98,6 +112,9 @@ MAKERS: dict[str, Primitive] = {
     "weights": _maker("weights", _weights, lambda **how: _weights(**how).shape),
     "arange": _maker("arange", _arange, lambda count, **_: (count,)),
     "even_numbers": _maker("even_numbers", _even_numbers, lambda count, **_: (count,)),
+    "eye": _maker("eye", _eye, lambda shape, **_: shape),
+    "numbered": _maker("numbered", _numbered, lambda shape, **_: shape),
+    "repeated": _maker("repeated", _repeated, lambda count, **_: (count,)),
     "full": _maker("full", _full, lambda shape, **_: shape),
 }
 
@@ -135,6 +152,11 @@ _RECIPES: dict[Any, Callable[..., Any]] = {
         {"start": start, "end": end, "count": steps, "dtype": np.dtype(kind), "base": base},
     ),
     create._made_in_order: _in_order,
+    create._eye: lambda shape, kind: ("eye", {"shape": tuple(shape), "dtype": np.dtype(kind)}),
+    numbered: lambda shape: ("numbered", {"shape": tuple(shape), "dtype": np.dtype(np.int64)}),
+    repeated_places: lambda count, times: (
+        "repeated", {"count": count, "times": times, "dtype": np.dtype(np.int64)}
+    ),
     pooling._weights: _weights_of,
 }  # fmt: skip
 

@@ -48,6 +48,15 @@ FUNCTIONS = {
     "mapped": (lambda x: dt.func.vmap(lambda y: y.sum() * y)(x), [(4, 3), (6, 3)]),
     "gradient": (dt.func.grad(lambda y: (y ** 3).sum()), [(4, 3), (2, 3)]),
     "constant": (lambda x: (dt.ones(3), x, [x, None, 3]), [(4, 3), (2, 3)]),
+    "identity": (lambda x: dt.eye(x.shape[0]) + x @ x.T, [(4, 3), (1, 3), (6, 3)]),
+    "repeated": (lambda x: (dt.repeat_interleave(x, 2, 0), x.repeat_interleave(x.shape[0])),
+                 [(4, 3), (1, 3), (6, 3)]),
+    "bags": (lambda x: F.embedding_bag((x > 0).long(), dt.arange(4.0).view(2, 2)),
+             [(4, 3), (1, 3), (6, 3)]),
+    "places": (lambda x: x.index_put((dt.tensor([0, 1]), dt.tensor([2, 0])), dt.ones(2)),
+               [(4, 3), (2, 3), (6, 3)]),
+    "diagonals": (lambda x: (dt.diag(x @ x.T), (x @ x.T).trace()), [(4, 3), (1, 3), (6, 3)]),
+    "windows": (lambda x: x.unfold(0, 2, 1) * 2, [(4, 3), (3, 3), (7, 3)]),
     "spectrum": (lambda x: dt.fft.fft(x, dim=1).abs(), [(4, 3), (2, 3)]),
 }  # fmt: skip
 
@@ -108,6 +117,35 @@ def test_training_writes_its_buffers():
     norm(drawn(4, 5, 3))
     for name, t in norm.named_buffers():
         assert same(t, program.state[name])
+
+
+def test_what_is_written_and_never_read():
+    """(A buffer whose next value alone is computed.)"""
+
+    class Last(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("last", dt.zeros(3))
+
+        def forward(self, x):
+            self.last.copy_(x.sum(0))
+            return x * 2
+
+    program = reread(dt.export(Last(), (drawn(0, 4, 3),), dynamic=[{0: "b"}]))
+    x = drawn(1, 5, 3)
+    assert same(program(x), x * 2) and same(program.state["last"], x.sum(0))
+    norm = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 4))
+    again = reread(dt.export(norm, (x,), train=True))
+    assert same(again(x), norm(x).detach()) or np.allclose(again(x).array, norm(x).array, atol=1e-6)
+
+
+def test_bounds_larger_than_any_memory_are_none():
+    """(Indices are compared with the largest number of their type.)"""
+    program = reread(dt.export(
+        lambda x, i: x[i % x.shape[0]], (drawn(0, 4, 3), dt.tensor([0, 1, 5])),
+        dynamic=[{0: "b"}, {0: "n"}],
+    ))  # fmt: skip
+    assert {d.max for d in program.dims.values()} == {None}
 
 
 def test_gradients_go_through():

@@ -19,7 +19,7 @@ from ...core.gate import Primitive, gate
 from ...core.tensor import Tensor, beside, wrap
 from ...core.types.wide import is_half
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
-from ...symbolic import made
+from ...symbolic import is_symbolic, made
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim
 from ..primitives import views
@@ -451,6 +451,12 @@ def repeat_interleave(
     n = input.shape[d]
     if output_size is not None and isinstance(repeats, Tensor) and not repeats.is_cpu:
         return prim.take(input, _repeated(repeats, n, output_size), dim=d)
+    if is_symbolic((n, repeats)) and not isinstance(repeats, (Tensor, list, tuple)):
+        if repeats < 0:
+            raise ShapeError(f"repeat_interleave: {repeats} given; repeats cannot be negative")
+        total = n * repeats
+        numbers = made(repeated_places, total, repeats, shape=(total,))
+        return prim.take(input, wrap(numbers), dim=d)
     counts = values_of(repeats) if isinstance(repeats, Tensor) else np.asarray(repeats)
     if (counts < 0).any():
         raise ShapeError(
@@ -467,6 +473,11 @@ def repeat_interleave(
     else:
         places = beside(input, np.repeat(np.arange(n), counts.reshape(-1)))
     return prim.take(input, places, dim=d)
+
+
+def repeated_places(count: int, times: int) -> np.ndarray:
+    """The numbers from 0 on, each ``times`` times, ``count`` in all."""
+    return np.arange(count) // max(times, 1)
 
 
 def _repeated(repeats: Tensor, n: int, total: int) -> Tensor:

@@ -21,16 +21,20 @@ from ...backends.device.array import DeviceArray
 from ...backends.memory import owner_of
 from ...core.annotations import Value
 from ...core.gate import Primitive
+from ...symbolic import is_symbolic
 from ..declare import primitive
 from .views import Batched, matrix_samples, up
 
 ndarray = np.ndarray
 
 
-def _shape_of(forward: Callable[..., Any]) -> Any:
-    """The shape rule of a view: what it does to an array of this shape that has no memory."""
+def _shape_of(forward: Callable[..., Any], varying: Callable[..., tuple]) -> Any:
+    """The shape rule of a view: what it does to an array of this shape that has no memory;
+    ``varying``: the same of sizes that may change."""
 
     def rule(a: Value, **params: Any) -> tuple:
+        if is_symbolic(a.shape):
+            return varying(tuple(a.shape), **params), a.dtype
         return forward(np.broadcast_to(np.zeros((), np.int8), a.shape), **params).shape, a.dtype
 
     return rule
@@ -44,6 +48,12 @@ def _diagonal(a: np.ndarray, offset: int, dim1: int, dim2: int) -> Any:
     return out
 
 
+def _diagonal_shape(shape: tuple, offset: int, dim1: int, dim2: int) -> tuple:
+    rows, columns = shape[dim1] + min(offset, 0), shape[dim2] - max(offset, 0)
+    n = rows if rows <= columns else columns
+    return (*(m for i, m in enumerate(shape) if i not in (dim1, dim2)), n if n >= 0 else 0)
+
+
 diagonal: Primitive = primitive(
     "diagonal", _diagonal, "a",
     vjp={
@@ -51,7 +61,7 @@ diagonal: Primitive = primitive(
             g, offset=offset, dim1=dim1, dim2=dim2, shape=a_shape
         )
     },
-    jvp="linear", shape=_shape_of(_diagonal), view=True,
+    jvp="linear", shape=_shape_of(_diagonal, _diagonal_shape), view=True,
     samples=matrix_samples(offset=1, dim1=0, dim2=1),
     batch=Batched(lambda: diagonal, up("dim1", "dim2")),
 )  # fmt: skip
@@ -103,6 +113,11 @@ def _fold_windows(g: np.ndarray, dim: int, size: int, step: int, shape: tuple) -
     return out
 
 
+def _unfold_shape(shape: tuple, dim: int, size: int, step: int) -> tuple:
+    count = (shape[dim] - size) // step + 1
+    return (*shape[:dim], count, *shape[dim + 1 :], size)
+
+
 unfold: Primitive = primitive(
     "unfold", _unfold, "a",
     vjp={
@@ -110,7 +125,7 @@ unfold: Primitive = primitive(
             g, dim=dim, size=size, step=step, shape=tuple(a_shape)
         )
     },
-    jvp="linear", shape=_shape_of(_unfold), view=True,
+    jvp="linear", shape=_shape_of(_unfold, _unfold_shape), view=True,
     samples=matrix_samples(dim=1, size=2, step=1), batch=Batched(lambda: unfold, up("dim")),
 )  # fmt: skip
 

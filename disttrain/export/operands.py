@@ -11,6 +11,8 @@ from ..backends.fused.recurrent.cells import MODES
 from ..ops.primitives.pool import pooled_sizes
 from ..ops.primitives.windows import out_sizes
 
+_ORDERS = 1 << 10  # of derivatives: each takes as long
+
 
 def fault(op: str, args: Sequence[Any], params: Mapping[str, Any]) -> str | None:
     """What is wrong with the shapes of an operation's arguments (arrays, numbers or None)."""
@@ -105,6 +107,17 @@ def _within(one: tuple, other: tuple) -> bool:
     return all(0 <= a <= b for a, b in zip(one, other, strict=True))
 
 
+# --- products of integers -------------------------------------------------------------------------
+def _integer_linear(
+    x: Any, w: Any, scale: Any, sums: Any = None, b: Any = None, *, own: int = 0, **_: Any
+) -> bool:
+    if not all(map(_is_array, (x, w, scale))) or len(w.shape) != 2 or not 0 <= own < len(x.shape):
+        return False
+    rows, each = w.shape
+    per_row = tuple(scale.shape) in ((), (1,), (rows,))
+    return x.shape[-1] == each and w.dtype.kind == "i" and per_row and _vectors(rows, sums, b)
+
+
 # --- others ---------------------------------------------------------------------------------------
 def _ldl_solve(ld: Any, pivots: Any, b: Any, **_: Any) -> bool:
     *batch, rows, n = ld.shape if len(ld.shape) > 1 else (0, 1)
@@ -145,7 +158,10 @@ _RULES: dict[str, Callable[..., bool]] = {
     "conv": _conv, "integer_conv": lambda x, w, scale, b=None, **how: _conv(x, w, b, **how),
     "conv_input_grad": _input_grad, "conv_weight_grad": _weight_grad,
     "max_pool_spread": _pool_spread, "max_pool_pick": _pool_pick, "max_pool_indices": _pooled,
+    **dict.fromkeys(("integer_linear", "dynamic_linear"), _integer_linear),
+    "weight_int8_linear": lambda x, w, scale, b=None: _integer_linear(x, w, scale, None, b),
     "ldl_solve": _ldl_solve, "top_places": _top_places, "recurrence": _recurrence,
+    "polygamma": lambda a, n: 0 <= n <= _ORDERS,
     "sparse_product": lambda values, b, rows, cols, **_: (
         _sparse(rows, cols, values) and len(b.shape) == 2),
     "sampled_product": lambda a, b, rows, cols: (

@@ -139,6 +139,49 @@ def test_what_is_written_and_never_read():
     assert same(again(x), norm(x).detach()) or np.allclose(again(x).array, norm(x).array, atol=1e-6)
 
 
+class Counter(nn.Module):
+    """Puts others in the place of its buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", dt.zeros(3))
+
+    def forward(self, x):
+        old = self.n
+        self.n = self.n + 1
+        self.last = x * 2
+        return x.sum() * self.n, old
+
+
+@pytest.mark.parametrize("dynamic", [None, [{0: "b"}]])
+def test_buffers_that_are_replaced(dynamic):
+    module = Counter()
+    program = reread(dt.export(module, (drawn(0, 4, 3),), dynamic=dynamic))
+    assert module.n.tolist() == [0, 0, 0] and not hasattr(module, "last")
+    assert [old for old, _ in program.writes] == ["n"]
+    for i in range(3):
+        x = drawn(i, 4, 3)
+        assert same(module(x), program(x))
+
+
+def test_tensors_that_are_replaced():
+    class Plain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n = dt.ones(3)
+
+        def forward(self, x):
+            self.n = self.n + 1
+            return x * self.n
+
+    with pytest.raises(CaptureError, match="make it a buffer"):
+        dt.export(Plain(), drawn(0, 4, 3))
+    module = nn.utils.spectral_norm(nn.Linear(3, 4)).eval()
+    program = reread(dt.export(module, drawn(0, 4, 3), dynamic=[{0: "b"}]))
+    x = drawn(1, 5, 3)
+    assert np.allclose(module(x).detach().array, program(x).detach().array, atol=1e-6)
+
+
 def test_bounds_larger_than_any_memory_are_none():
     """(Indices are compared with the largest number of their type.)"""
     program = reread(dt.export(

@@ -25,6 +25,13 @@ GOOD = {
     "conv": ([(2, 4, 5, 4), (6, 4, 3, 2), (6,)], _PLAIN),
     "conv_input_grad": ([(2, 6, 3, 3), (6, 4, 3, 2)], {**_PLAIN, "size": (5, 4)}),
     "conv_weight_grad": ([(2, 6, 3, 3), (2, 4, 5, 4)], {**_PLAIN, "kernel": (3, 2)}),
+    "integer_linear": ([(3, 5), np.int8, (4,), (4,), (4,)], {"x_scale": 0.1, "x_zero": 7}),
+    "dynamic_linear": (
+        [(3, 5), np.int8, (), None, (4,)],
+        {"own": 1, "symmetric": False, "low": 0, "high": 255},
+    ),
+    "weight_int8_linear": ([(3, 5), np.int8, (4,), None], {}),
+    "polygamma": ([(3,)], {"n": 2}),
     "max_pool_spread": ([(2, 3, 4, 2), (2, 3, 8, 5), (2, 3, 4, 2)], _POOL),
     "max_pool_pick": ([(2, 3, 8, 5), (2, 3, 8, 5), (2, 3, 4, 2)], _POOL),
     "max_pool_indices": ([(2, 3, 8, 5), (2, 3, 4, 2)], _POOL),
@@ -43,6 +50,10 @@ ODD = {  # for each: what is put in the place of an argument (or parameter)
     "conv_input_grad": [(0, (2, 6, 48, 3)), (0, (2, 5, 3, 3)), ("size", (4, 4)), ("groups", 5)],
     "conv_weight_grad": [(0, (2, 6, 4, 3)), (0, (3, 6, 3, 3)), ("kernel", (4, 2)),
                          ("stride", (2**31, 1)), ("kernel", (0, 2))],
+    "integer_linear": [(0, (3, 4)), (2, (2,)), (3, (2,)), (4, (2,)), (1, (4, 5))],
+    "dynamic_linear": [(4, (2,)), (3, ()), ("own", 2), ("own", -1), (2, 1.5)],
+    "weight_int8_linear": [(2, (3,)), (3, (5,))],
+    "polygamma": [("n", 1 << 31), ("n", -1)],
     "max_pool_spread": [(0, (2, 3, 4, 4)), (1, (2, 24, 8, 5)), (1, (2, 3, 6, 5)), (2, 1.5),
                         ("stride", (1, 0)), ("kernel", (9, 2))],
     "max_pool_pick": [(0, (2, 3, 8, 6)), (2, (2, 3, 5, 2))],
@@ -58,6 +69,8 @@ ODD = {  # for each: what is put in the place of an argument (or parameter)
 
 def _given(shapes):
     kind = np.dtype(np.float32)
+    weight = NullArray((4, 5), np.dtype(np.int8))
+    shapes = [weight if s is np.int8 else s for s in shapes]
     return [NullArray(s, kind) if isinstance(s, tuple) else s for s in shapes]
 
 

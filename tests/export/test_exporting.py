@@ -11,7 +11,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import nn
-from disttrain.errors import CaptureError, ConfigError
+from disttrain.errors import CaptureError, ConfigError, DimError
 from support.cases.exported import CASES, drawn, made, reread, same
 
 F = dt.nn.functional
@@ -137,6 +137,23 @@ def test_what_is_written_and_never_read():
     norm = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 4))
     again = reread(dt.export(norm, (x,), train=True))
     assert same(again(x), norm(x).detach()) or np.allclose(again(x).array, norm(x).array, atol=1e-6)
+
+
+def test_places_that_a_tensor_says():
+    """(A cache of keys and values, written to at the position of a step.)"""
+
+    def step(cache, new, at):
+        cache[:, at] = new
+        return cache.sum(1)
+
+    args = drawn(0, 2, 6, 4), drawn(1, 2, 4), dt.tensor(3)
+    program = reread(dt.export(step, args, dynamic=[{0: "b"}, {0: "b"}, None]))
+    for at in (0, 5, -1, -6):
+        one, other, new = drawn(2, 3, 6, 4), drawn(2, 3, 6, 4), drawn(3, 3, 4)
+        assert same(step(one, new, dt.tensor(at)), program(other, new, dt.tensor(at)))
+        assert same(one, other)
+    with pytest.raises(DimError, match="index 6 is out of range"):
+        program(drawn(2, 3, 6, 4), drawn(3, 3, 4), dt.tensor(6))
 
 
 class Counter(nn.Module):

@@ -226,6 +226,19 @@ def ldl(a: np.ndarray, hermitian: bool) -> tuple[np.ndarray, np.ndarray, np.ndar
     return by_rows(out), pivots.astype(np.int32), info.astype(np.int32)
 
 
+def _check_swaps(swaps: np.ndarray, n: int) -> None:
+    """That rows of pivots are such as a factorization gives: row numbers from 1 on, negative by
+    pairs. LAPACK reads memory by them."""
+    places = np.abs(swaps)
+    good = bool(((places >= 1) & (places <= n)).all()) if swaps.size else True
+    for row in swaps[(swaps < 0).any(axis=-1)] if good and swaps.size else ():
+        ends = np.flatnonzero(np.diff(np.concatenate(([0], row < 0, [0]))))
+        good = good and not ((ends[1::2] - ends[::2]) % 2).any()
+    if not good:
+        raise ValueError("ldl_solve: the pivots are those of no factorization; give what "
+                         "ldl_factor made")  # fmt: skip
+
+
 def ldl_solved(ld: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: bool) -> np.ndarray:
     """x with ``a x = b``, by the factors of ``ldl``."""
     _of_lapack(ld)
@@ -238,6 +251,7 @@ def ldl_solved(ld: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: boo
     factors, x = by_columns(ld), by_columns(b)
     fn, integer = _routine(_ldl_name(ld.dtype, hermitian) + "trs", ld.dtype.char, 9)
     swaps: Any = np.ascontiguousarray(pivots.astype(integer))
+    _check_swaps(swaps.reshape(-1, n) if n else swaps, n)
     kept, (count, step), wide = _Places(), _each(x), _each(factors)[1]
     lower, size, columns = (kept.at(ctypes.c_char(b"L")), kept.at(integer(n)), kept.at(integer(k)))
     told = kept.at(integer(0))

@@ -64,7 +64,8 @@ class Export:
             raise ConfigError(f"export: args={type(args).__name__}, kwargs={type(kwargs).__name__} "
                               "given; a tuple of arguments and a dict are needed")  # fmt: skip
         self.fn, self.args, self.kwargs = fn, tuple(args), dict(kwargs or {})
-        self.train = train
+        self.train, root = train, _root(fn)
+        self.modules = [] if root is None else list(root.modules())
         self.arguments, self.positional = _bound(fn, self.args, self.kwargs)
         self.specs = {
             name: trees.spec_of(value, f"the argument {name!r}", trees.is_tensor)
@@ -156,7 +157,7 @@ class Export:
             lambda x: cut.get(id(x), x) if isinstance(x, Tensor) else x, (self.args, self.kwargs)
         )
         try:
-            want = record(self.fn, args, kwargs, (), paths).result
+            want = record(self.fn, args, kwargs, (), paths, self.modules).result
             with no_grad(), fork_rng():
                 found = program.trial(*args, **kwargs)
         except Exception as error:  # (of the program's own code, too)
@@ -192,7 +193,7 @@ class Export:
             chosen = [(p.leaf, p.dim) for p in self.places if (p.leaf, p.dim) not in fixed]
             args, kwargs = given
             try:
-                recorded = record(self.fn, args, kwargs, chosen, paths)
+                recorded = record(self.fn, args, kwargs, chosen, paths, self.modules)
             except Fixed:
                 if any(p.asked for p in self.places):
                     raise
@@ -283,6 +284,7 @@ class _Assembly:
         held = {name: captured[var] for var, name in constants.items()}
         held.update({name: wrap(array) for name, array in lowered.constants.items()})
         used = {a for n in nodes for a in inner_names(n)} | ends
+        used |= {target for target, _ in lowered.writes}  # (also where nobody reads them)
         free = (n for n in (f"c{i}" for i in itertools.count()) if n not in self.taken)
         renamed = {old: next(free) for old in held if old in used}
         nodes = [renamed_node(n, renamed) for n in nodes]
@@ -394,10 +396,16 @@ def _unique(names: Sequence[str]) -> list[str]:
 
 
 # --- modules --------------------------------------------------------------------------------------
+def _root(fn: Any) -> Module | None:
+    """The module of a function, if it is one's."""
+    root = fn if is_module(fn) else getattr(fn, "__self__", None)
+    return root if isinstance(root, Module) else None
+
+
 def _modules(fn: Any) -> tuple[dict[int, str], dict[int, str]]:
     """The paths of modules, and the names of parameters and buffers, by id."""
-    root = fn if is_module(fn) else getattr(fn, "__self__", None)
-    if not isinstance(root, Module):
+    root = _root(fn)
+    if root is None:
         return {}, {}
     paths = {id(m): name for name, m in root.named_modules()}
     state: dict[int, str] = {}
@@ -409,11 +417,11 @@ def _modules(fn: Any) -> tuple[dict[int, str], dict[int, str]]:
 @contextmanager
 def _modes(fn: Any, train: bool | None) -> Iterator[None]:
     """Modules in the mode ``train`` for the block."""
-    root = fn if is_module(fn) else getattr(fn, "__self__", None)
-    modules = list(root.modules()) if isinstance(root, Module) and train is not None else []
+    root = None if train is None else _root(fn)
+    modules = [] if root is None else list(root.modules())
     before = [m.training for m in modules]
     try:
-        if modules and isinstance(root, Module):
+        if root is not None:
             root.train(bool(train))
         yield
     finally:

@@ -69,6 +69,7 @@ class Program:
     def __post_init__(self) -> None:
         self._runner = Runner(self)
         self._checked: set[tuple[int, ...]] = set()
+        self._seen: set[tuple[int, ...]] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
@@ -133,7 +134,9 @@ class Program:
         sizes = self.sizes(
             {v.name: tuple(t.shape) for v, t in zip(self.inputs, given, strict=True)}
         )
-        found, writes = self._runner.tensors(given, sizes)
+        doubt = self._doubts(sizes)
+        found, writes = self._runner.tensors(given, sizes, doubt)
+        self._saw(sizes, doubt)
         return trees.put_together(self.signature.result, iter(found), sizes), writes
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -148,15 +151,17 @@ class Program:
             )
         arrays = [self._array(v, inputs[v.name]) for v in self.inputs]
         sizes = self.sizes({v.name: a.shape for v, a in zip(self.inputs, arrays, strict=True)})
+        doubt = self._doubts(sizes)
         if self.device.type == "cpu":
-            found = self._runner.arrays(arrays, sizes)
+            found = self._runner.arrays(arrays, sizes, doubt)
         else:
             with no_grad():
                 given = [wrap(a).to(self.device) for a in arrays]
-                outs, writes = self._runner.tensors(given, sizes)
+                outs, writes = self._runner.tensors(given, sizes, doubt)
                 for target, new in writes:
                     target.copy_(new)
                 found = [t.cpu().array for t in outs]
+        self._saw(sizes, doubt)
         return {v.name: a for v, a in zip(self.outputs, found, strict=True)}
 
     def to(self, device: Any) -> Program:
@@ -216,14 +221,23 @@ class Program:
 
     def _check(self, sizes: dict[str, int]) -> None:
         """That shapes are what the rules of primitives say of these sizes."""
-        key = tuple(sizes.get(name, 0) for name in self.dims)
+        key = self._key(sizes)
         if key not in self._checked:
             why = disagreement(self, sizes)
             if why is not None:
                 raise ShapeError(f"program: {why}, for {sizes}")
-            if len(self._checked) >= _CHECKED:
-                self._checked.clear()
-            self._checked.add(key)
+            _keep(self._checked, key)
+
+    def _key(self, sizes: dict[str, int]) -> tuple[int, ...]:
+        return tuple(sizes.get(name, 0) for name in self.dims)
+
+    def _doubts(self, sizes: dict[str, int]) -> bool:
+        """Whether it was not seen yet that values have their shapes for these sizes."""
+        return self.doubted and self._key(sizes) not in self._seen
+
+    def _saw(self, sizes: dict[str, int], doubt: bool) -> None:
+        if doubt:
+            _keep(self._seen, self._key(sizes))
 
     def _take_size(self, name: str, n: int, at: str, found: dict, where: dict) -> None:
         dim = self.dims[name]
@@ -278,6 +292,14 @@ def _shown(value: Value) -> str:
 
 
 _CHECKED = 4096  # sets of sizes that are known to be right
+
+
+def _keep(known: set, key: tuple) -> None:
+    if len(known) >= _CHECKED:
+        known.clear()
+    known.add(key)
+
+
 _SAVERS: list[Callable[[Program, Any], None]] = []
 
 

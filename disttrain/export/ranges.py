@@ -17,6 +17,7 @@ from ..errors import CaptureError, DisttrainError
 from ..ops.primitives.aliases import as_strided, unstride
 from ..ops.primitives.write import view_write
 from ..polynomials import LEAST
+from . import operands
 from .dims import Dim, Place
 from .running import Step
 from .schema import reaches_beyond
@@ -26,6 +27,7 @@ from .values import Graph, Name, Node, Value
 _PIN = re.compile(r"(s\d+) == (\d+)\Z")
 _EQUAL = re.compile(r"(s\d+) == (s\d+)\Z")
 _NEAR = 65  # a size is fixed where none nearer than this does
+_ANY = 1 << 34  # elements: larger than any memory, so no bound at all (int64's, say)
 _TURNED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
@@ -136,6 +138,7 @@ class Symbols:
         low = {">": n + 1, ">=": n}.get(sign, dim.min)
         high = {"<": n - 1, "<=": n}.get(sign, dim.max)
         low = max(low, dim.min)
+        high = None if high is not None and high >= _ANY else high
         high = dim.max if high is None else high if dim.max is None else min(high, dim.max)
         if (low > dim.min and dim.given[0]) or (
             high is not None and dim.given[1] and dim.max is not None and high < dim.max
@@ -272,17 +275,17 @@ class _Shapes:
 
     def _fault(self, node: Node, values: Mapping[str, Value]) -> str | None:
         prim, args, params = Step(node, self.constants, []).made(self.sizes)
-        if prim.shape is None:
-            return None
 
         def given(a: Any) -> Any:
             value = values.get(a) or self.values[a] if a.__class__ is Name else None
             return a if value is None else NullArray(value.sized(self.sizes), value.dtype)
 
         arrays = [given(a) for a in args]
-        beyond = _beyond(prim, arrays, params)
+        beyond = _beyond(prim, arrays, params) or operands.fault(node.primitive, arrays, params)
         if beyond is not None:
             return beyond
+        if prim.shape is None:
+            return None
         try:
             said = prim.shape(*arrays, **params)
         except (AttributeError, TypeError):  # (rules of a few are written for arrays with data)

@@ -25,6 +25,7 @@ from ..core.observers import watched
 from ..core.random import fork_rng
 from ..core.tensor import Tensor, wrap
 from ..errors import CaptureError
+from ..nn import Module
 from .following import Following
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -124,14 +125,15 @@ class Recorded(NamedTuple):
 
 def record(
     fn: Callable, args: tuple, kwargs: dict, sizes: Sequence[tuple[int, int]],
-    paths: Mapping[int, str],
+    paths: Mapping[int, str], modules: Sequence[Module] = (),
 ) -> Recorded:  # fmt: skip
     """Run ``fn`` once; ``sizes``: the dimensions (tensor, dimension) that are symbols; ``paths``:
-    of modules, by their ids."""
+    of ``modules``, by their ids."""
     args, kwargs = tree.map(_copied, (args, kwargs))
     inputs = [x for x in tree.leaves((args, kwargs)) if isinstance(x, Tensor)]
     around = Reach((fn, args, kwargs))
     recorder = Recording(inputs, around, paths)
+    fn = replaced = _Replaced(fn, modules)
     try:
         with fork_rng(), no_grad():
             try:
@@ -140,6 +142,7 @@ def record(
             finally:
                 recorder.undo()
             _check(recorder)
+            replaced.check(recorder.captured)
             outs, rebuild = tree.flatten(result)
             arrays = dict(recorder.vars.values())
             found = None
@@ -151,6 +154,62 @@ def record(
         return Recorded(graph, sites, arrays, list(graph.captured), rebuild(outs), found)
     finally:
         recorder.close()
+
+
+class _Replaced:
+    """Calls a function, and puts back what its modules had under the names that it gave others:
+    a buffer takes the new numbers instead, as if they had been written to it."""
+
+    def __init__(self, fn: Callable, modules: Sequence[Module]) -> None:
+        self.fn = fn
+        self.before = [
+            (held, name, t) for m in modules for held in (m._buffers, m.__dict__)
+            for name, t in held.items() if isinstance(t, Tensor)
+        ]  # fmt: skip
+        self.buffers = {id(m._buffers) for m in modules}
+        self.known = [(m.__dict__, frozenset(m.__dict__)) for m in modules]
+        self.lost: list[Tensor] = []  # what others replaced that is no buffer
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            result = self.fn(*args, **kwargs)
+        except BaseException:
+            self._put_back()
+            raise
+        changed = self._put_back()
+        old = {id(t) for t, _ in changed}
+        result = tree.map(lambda x: x.clone() if id(x) in old else x, result)
+        for t, new in changed:
+            t.copy_(new)
+        return result
+
+    def _put_back(self) -> list[tuple[Tensor, Tensor]]:
+        """Buffers, and what stood in their place."""
+        changed = []
+        for held, name, t in self.before:
+            new = held.get(name)
+            if new is t:
+                continue
+            held[name] = t
+            if id(held) in self.buffers:
+                if not isinstance(new, Tensor) or new.meta() != t.meta():
+                    raise CaptureError(f"export: it puts another kind of value in the place of the "
+                                       f"buffer {name!r}")  # fmt: skip
+                changed.append((t, new))
+            else:
+                self.lost.append(t)
+        for held, names in self.known:
+            for name in [n for n in held if n not in names and isinstance(held[n], Tensor)]:
+                del held[name]
+        return changed
+
+    def check(self, read: Sequence[Tensor]) -> None:
+        """Refuse a program that reads what it replaces, and would always read the first."""
+        if any(t is r for t in self.lost for r in read):
+            raise CaptureError(
+                "export: it reads a tensor of a module that is no buffer, and puts another in its "
+                "place; make it a buffer (register_buffer)"
+            )
 
 
 def _copied(x: Any) -> Any:

@@ -133,15 +133,17 @@ class Runner:
         self.steps = [Step(n, constants, names) for n, names in zip(graph.nodes, gone, strict=True)]
 
     def tensors(
-        self, given: Sequence[Tensor], sizes: Mapping[str, int]
+        self, given: Sequence[Tensor], sizes: Mapping[str, int], check: bool = False
     ) -> tuple[list[Tensor], list[tuple[Tensor, Tensor]]]:
-        """The results for Tensors, through the gate, and what is to be written to what."""
+        """The results for Tensors, through the gate, and what is to be written to what. ``check``:
+        see that every value is as the program tells it."""
         program = self.program
         env: dict[str, Any] = {**program.state, **program.constants}
         env.update(zip(self.names, given, strict=True))
         for step in self.steps:
             prim, args, params = step.made(sizes)
-            if params.get("keep") is False and thread.grad_enabled:  # for the way back
+            more = params.get("keep") is False and thread.grad_enabled  # for the way back
+            if more:
                 params = {**params, "keep": True}
             try:
                 given = tuple([env[a] if a.__class__ is Name else a for a in args])
@@ -150,13 +152,25 @@ class Runner:
                 raise failed(step.node, error) from cause(error)
             outs = out if prim.multi else (out,)
             for name, o in zip(step.node.outputs, outs, strict=True):
-                env[name] = o if isinstance(o, Tensor) else wrap(finish(o)).to(program.device)
+                o = o if isinstance(o, Tensor) else wrap(finish(o)).to(program.device)
+                if check and not more:
+                    self._see(step.node, name, o.meta(), sizes)
+                env[name] = o
             for name in step.last:
                 env.pop(name, None)
         writes = [(env[target], env[new]) for target, new in program.writes]
         return [env[name] for name in program.graph.outputs], writes
 
-    def arrays(self, given: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[np.ndarray]:
+    def _see(self, node: Node, name: str, meta: tuple, sizes: Mapping[str, int]) -> None:
+        value = self.program.graph.values[name]
+        want = value.sized(sizes), np.dtype(value.dtype)
+        if (tuple(meta[0]), np.dtype(meta[1])) != want:
+            told = f"{meta[1]}{list(meta[0])} was made, {want[1]}{list(want[0])} is needed"
+            raise failed(node, ShapeError(told))
+
+    def arrays(
+        self, given: Sequence[np.ndarray], sizes: Mapping[str, int], check: bool = False
+    ) -> list[np.ndarray]:
         """The results for arrays; nothing is recorded."""
         program = self.program
         env: dict[str, Any] = {
@@ -172,7 +186,9 @@ class Runner:
                 raise failed(step.node, error) from cause(error)
             outs = out if prim.multi else (out,)
             for name, o in zip(step.node.outputs, outs, strict=True):
-                env[name] = finish(o)
+                env[name] = o = finish(o)
+                if check:
+                    self._see(step.node, name, (o.shape, o.dtype), sizes)
             for name in step.last:
                 env.pop(name, None)
         for target, new in program.writes:

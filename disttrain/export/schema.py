@@ -78,7 +78,7 @@ _KINDS: dict[str, Any] = {
                     "non_blocking log_space partitionable reverse".split(), _is_bool),
     **dict.fromkeys("check mode norm reduce reduction side what kind".split(), _or_none(_is_text)),
     **dict.fromkeys("dim1 dim2 groups k n offset rows step num_samples classes consts "
-                    "carries of_cond of_body count ignore_index decimals".split(), _is_int),
+                    "carries of_cond of_body count ignore_index decimals times".split(), _is_int),
     **dict.fromkeys("dims dilation kernel padding stride shape shifts sizes".split(), _ints),
     **dict.fromkeys("eps max_norm smoothing p norm_type".split(), _is_number),
     "dim": lambda x: x is None or _is_int(x) or _ints(x),

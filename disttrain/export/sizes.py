@@ -15,7 +15,8 @@ from typing import Any
 from ..errors import ShapeError
 
 LONGEST = 2000  # characters of an expression
-_DEEPEST = 60
+_DEEPEST = 60  # brackets in brackets
+_OPERATORS = 150
 _MOST = 1 << 62
 
 _TOKEN = re.compile(
@@ -183,7 +184,7 @@ class _Parser:
         if not isinstance(text, str) or len(text) > LONGEST:
             raise SizeError(f"size: {text!r:.60} given; an expression of {LONGEST} characters at "
                             "most is needed")  # fmt: skip
-        self.text, self.at, self.depth = text, 0, 0
+        self.text, self.at, self.depth, self.operators = text, 0, 0, 0
         self.tokens = self._cut()
 
     def _cut(self) -> list[tuple[int, str]]:
@@ -212,16 +213,19 @@ class _Parser:
         return self.tokens[self.at][1] if self.at < len(self.tokens) else ""
 
     def _deeper(self) -> None:
-        self.depth += 1
-        if self.depth > _DEEPEST:
+        self.operators += 1
+        if self.depth > _DEEPEST or self.operators > _OPERATORS:
             raise SizeError(f"size {self.text!r:.60}: it is nested too deeply")
 
     def _negation(self) -> tuple:
         if self._word() != "not":
             return self._level(0)
+        self.depth += 1
         self._deeper()
         self.at += 1
-        return ("not", operator.not_, self._negation())
+        tree = ("not", operator.not_, self._negation())
+        self.depth -= 1
+        return tree
 
     def _level(self, level: int) -> tuple:
         if level == len(_LEVELS):
@@ -237,17 +241,23 @@ class _Parser:
     def _unary(self) -> tuple:
         if self._word() != "-":
             return self._exponent()
+        self.depth += 1
         self._deeper()
         self.at += 1
-        return ("-", operator.neg, self._unary())
+        tree = ("-", operator.neg, self._unary())
+        self.depth -= 1
+        return tree
 
     def _exponent(self) -> tuple:
         base = self._atom()
         if self._word() != "**":
             return base
+        self.depth += 1
         self._deeper()
         self.at += 1
-        return ("**", _power, base, self._unary())
+        tree = ("**", _power, base, self._unary())
+        self.depth -= 1
+        return tree
 
     def _atom(self) -> tuple:
         if self.at == len(self.tokens):
@@ -267,12 +277,14 @@ class _Parser:
     def _bracket(self) -> tuple:
         if self._word() != "(":
             raise self._odd()
+        self.depth += 1
         self._deeper()
         self.at += 1
         tree = self._negation()
         if self._word() != ")":
             raise self._odd()
         self.at += 1
+        self.depth -= 1
         return tree
 
 

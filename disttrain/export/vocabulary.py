@@ -19,6 +19,7 @@ from ..nn.functional import filters, pooling, vision
 from ..ops.declare import REGISTRY
 from ..ops.functions import repeating
 from ..ops.functions.creation import create, data
+from ..ops.functions.index_arrays import numbered
 from ..ops.functions.nn import padding
 from ..ops.primitives import attention
 
@@ -91,6 +92,10 @@ def _eye(*, shape: tuple, dtype: Any) -> np.ndarray:
     return create._eye(shape, dtype)
 
 
+def _numbered(*, shape: tuple, dtype: Any) -> np.ndarray:
+    return numbered(shape).astype(dtype, copy=False)
+
+
 # Functions that make the matrices of what resizes a dimension.
 _WEIGHTS: dict[str, Callable[..., Any]] = {
     "area": filters.area, "resizing": vision._resizing, "sampled": filters.sampled,
@@ -139,6 +144,7 @@ MAKERS: dict[str, Primitive] = {
     "weights": _maker("weights", _weights, lambda **how: _weights(**how).shape),
     "arange": _maker("arange", _arange, lambda count, **_: (count,)),
     "even_numbers": _maker("even_numbers", _even_numbers, lambda count, **_: (count,)),
+    "numbered": _maker("numbered", _numbered, lambda shape, **_: shape),
     "full": _maker("full", _full, lambda shape, **_: shape),
 }
 
@@ -179,6 +185,7 @@ _RECIPES: dict[Any, Callable[..., Any]] = {
     data.numbers_of_sizes: _numbers_of,
     attention.seen_places: lambda *shape: ("seen", {"shape": shape, "dtype": np.dtype(bool)}),
     create._made_in_order: _in_order,
+    numbered: lambda shape: ("numbered", {"shape": tuple(shape), "dtype": np.dtype(np.int64)}),
     pooling._weights: _weights_of,
     **{make: _places_of(name) for name, make in _PLACES.items()},
 }  # fmt: skip

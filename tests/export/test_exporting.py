@@ -11,7 +11,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import nn
-from disttrain.errors import CaptureError, ConfigError
+from disttrain.errors import CaptureError, ConfigError, DimError
 from support.cases.exported import CASES, drawn, made, reread, same
 
 F = dt.nn.functional
@@ -48,6 +48,15 @@ FUNCTIONS = {
     "mapped": (lambda x: dt.func.vmap(lambda y: y.sum() * y)(x), [(4, 3), (6, 3)]),
     "gradient": (dt.func.grad(lambda y: (y ** 3).sum()), [(4, 3), (2, 3)]),
     "constant": (lambda x: (dt.ones(3), x, [x, None, 3]), [(4, 3), (2, 3)]),
+    "identity": (lambda x: dt.eye(x.shape[0]) + x @ x.T, [(4, 3), (1, 3), (6, 3)]),
+    "repeated": (lambda x: (dt.repeat_interleave(x, 2, 0), x.repeat_interleave(x.shape[0])),
+                 [(4, 3), (1, 3), (6, 3)]),
+    "bags": (lambda x: F.embedding_bag((x > 0).long(), dt.arange(4.0).view(2, 2)),
+             [(4, 3), (1, 3), (6, 3)]),
+    "places": (lambda x: x.index_put((dt.tensor([0, 1]), dt.tensor([2, 0])), dt.ones(2)),
+               [(4, 3), (2, 3), (6, 3)]),
+    "diagonals": (lambda x: (dt.diag(x @ x.T), (x @ x.T).trace()), [(4, 3), (1, 3), (6, 3)]),
+    "windows": (lambda x: x.unfold(0, 2, 1) * 2, [(4, 3), (3, 3), (7, 3)]),
     "spectrum": (lambda x: dt.fft.fft(x, dim=1).abs(), [(4, 3), (2, 3)]),
 }  # fmt: skip
 
@@ -108,6 +117,95 @@ def test_training_writes_its_buffers():
     norm(drawn(4, 5, 3))
     for name, t in norm.named_buffers():
         assert same(t, program.state[name])
+
+
+def test_what_is_written_and_never_read():
+    """(A buffer whose next value alone is computed.)"""
+
+    class Last(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("last", dt.zeros(3))
+
+        def forward(self, x):
+            self.last.copy_(x.sum(0))
+            return x * 2
+
+    program = reread(dt.export(Last(), (drawn(0, 4, 3),), dynamic=[{0: "b"}]))
+    x = drawn(1, 5, 3)
+    assert same(program(x), x * 2) and same(program.state["last"], x.sum(0))
+    norm = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 4))
+    again = reread(dt.export(norm, (x,), train=True))
+    assert same(again(x), norm(x).detach()) or np.allclose(again(x).array, norm(x).array, atol=1e-6)
+
+
+def test_places_that_a_tensor_says():
+    """(A cache of keys and values, written to at the position of a step.)"""
+
+    def step(cache, new, at):
+        cache[:, at] = new
+        return cache.sum(1)
+
+    args = drawn(0, 2, 6, 4), drawn(1, 2, 4), dt.tensor(3)
+    program = reread(dt.export(step, args, dynamic=[{0: "b"}, {0: "b"}, None]))
+    for at in (0, 5, -1, -6):
+        one, other, new = drawn(2, 3, 6, 4), drawn(2, 3, 6, 4), drawn(3, 3, 4)
+        assert same(step(one, new, dt.tensor(at)), program(other, new, dt.tensor(at)))
+        assert same(one, other)
+    with pytest.raises(DimError, match="index 6 is out of range"):
+        program(drawn(2, 3, 6, 4), drawn(3, 3, 4), dt.tensor(6))
+
+
+class Counter(nn.Module):
+    """Puts others in the place of its buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("n", dt.zeros(3))
+
+    def forward(self, x):
+        old = self.n
+        self.n = self.n + 1
+        self.last = x * 2
+        return x.sum() * self.n, old
+
+
+@pytest.mark.parametrize("dynamic", [None, [{0: "b"}]])
+def test_buffers_that_are_replaced(dynamic):
+    module = Counter()
+    program = reread(dt.export(module, (drawn(0, 4, 3),), dynamic=dynamic))
+    assert module.n.tolist() == [0, 0, 0] and not hasattr(module, "last")
+    assert [old for old, _ in program.writes] == ["n"]
+    for i in range(3):
+        x = drawn(i, 4, 3)
+        assert same(module(x), program(x))
+
+
+def test_tensors_that_are_replaced():
+    class Plain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n = dt.ones(3)
+
+        def forward(self, x):
+            self.n = self.n + 1
+            return x * self.n
+
+    with pytest.raises(CaptureError, match="make it a buffer"):
+        dt.export(Plain(), drawn(0, 4, 3))
+    module = nn.utils.spectral_norm(nn.Linear(3, 4)).eval()
+    program = reread(dt.export(module, drawn(0, 4, 3), dynamic=[{0: "b"}]))
+    x = drawn(1, 5, 3)
+    assert np.allclose(module(x).detach().array, program(x).detach().array, atol=1e-6)
+
+
+def test_bounds_larger_than_any_memory_are_none():
+    """(Indices are compared with the largest number of their type.)"""
+    program = reread(dt.export(
+        lambda x, i: x[i % x.shape[0]], (drawn(0, 4, 3), dt.tensor([0, 1, 5])),
+        dynamic=[{0: "b"}, {0: "n"}],
+    ))  # fmt: skip
+    assert {d.max for d in program.dims.values()} == {None}
 
 
 def test_gradients_go_through():

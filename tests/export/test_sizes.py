@@ -63,3 +63,13 @@ def test_texts():
     assert copy.deepcopy(size) == size == pickle.loads(pickle.dumps(size))
     assert {size: 1}[Size("2*b")] == 1
     assert repr(size) == str(size) == "2*b" and size != "2*b"
+
+
+def test_long_expressions_that_are_not_deep():
+    """(Sizes of a whole network are sums and quotients one after the other.)"""
+    size = Size(" + ".join(f"(b // {n})" for n in range(1, 40)))
+    assert size.evaluate({"b": 60}) == sum(60 // n for n in range(1, 40))
+    for text in ("(" * 70 + "b" + ")" * 70, "-" * 70 + "b", "2**" * 70 + "b", "b+" * 300 + "b"):
+        with pytest.raises(SizeError, match="too deeply"):
+            Size(text)
+    assert Size("(" * 55 + "b" + ")" * 55).evaluate({"b": 3}) == 3

@@ -269,11 +269,18 @@ def _numbered(a: Tensor) -> Tensor:
     """The places of ``a``, one after the other, in its shape."""
     shape = tuple(a.meta()[0])
     own, n = a.__dict__.get("array"), math.prod(shape)
+    if is_symbolic(shape):
+        return wrap(made(numbered, shape, shape=shape))
     if own.__class__ is DeviceArray:
         return wrap(own.here().make(lambda xp: xp.arange(n).reshape(shape)))
     if own is None:
         return beside(a, np.arange(n).reshape(shape))
     return wrap(np.arange(n).reshape(shape))
+
+
+def numbered(shape: tuple) -> np.ndarray:
+    """Numbers from 0 on, in this shape."""
+    return np.arange(math.prod(shape)).reshape(shape)
 
 
 def _number_near(a: Tensor, value: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...context import SLOW, thread
 from ...core.annotations import ArrayLike, Index
+from ...core.effects import captured
 from ...core.fast import viewed
 from ...core.tensor import Tensor, beside, wrap
 from ...core.writes import touched
@@ -47,6 +48,17 @@ def _items(key: object) -> tuple[tuple, bool]:
             out.append(item)
             basic = False
     return tuple(out), basic
+
+
+def _places(key: object) -> tuple[tuple, bool]:
+    """The same of an index that is written to. A capture does not read the one number in it that a
+    tensor holds: whoever runs it again may have another."""
+    items = key if isinstance(key, tuple) else (key,)
+    numbers = [i for i in items if _is_scalar_index(i)]
+    plain = all(i.__class__ in _BASIC for i in items if not isinstance(i, Tensor))
+    if len(numbers) != 1 or not plain or sum(isinstance(i, Tensor) for i in items) > 1:
+        return _items(key)
+    return tuple(_plain_slice(i) if i.__class__ is slice else i for i in items), False
 
 
 def _is_scalar_index(item: object) -> bool:
@@ -130,7 +142,7 @@ def getitem(self: Tensor, key: Index) -> Tensor:
 
 def setitem(self: Tensor, key: Index, value: ArrayLike) -> None:
     """``self[key] = value``."""
-    items, basic = _items(key)
+    items, basic = _places(key) if thread.mode == SLOW and captured() else _items(key)
     if basic:
         _check(self, items)
         region = views.getitem(self, index=items)

@@ -11,7 +11,6 @@ with other strides it computes the same elements, in new memory if it must.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,15 +24,6 @@ from ..declare import primitive
 from .views import Batched, matrix_samples, up
 
 ndarray = np.ndarray
-
-
-def _shape_of(forward: Callable[..., Any]) -> Any:
-    """The shape rule of a view: what it does to an array of this shape that has no memory."""
-
-    def rule(a: Value, **params: Any) -> tuple:
-        return forward(np.broadcast_to(np.zeros((), np.int8), a.shape), **params).shape, a.dtype
-
-    return rule
 
 
 # --- diagonals ---------------------------------------------------------------------------------

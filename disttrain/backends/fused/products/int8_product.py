@@ -81,6 +81,7 @@ def scaled(
     laid, rows = _laid_out(x, w, way)
     zero, scale = np.ascontiguousarray(zero, np.int32), np.ascontiguousarray(scale, np.float32)
     scales, b = np.ascontiguousarray(scales, np.float32), np.ascontiguousarray(b, np.float32)
+    sums = np.ascontiguousarray(sums, np.int32)
     y = np.empty((m, n), np.float32)
     run = _code().product(way, True)
 
@@ -110,6 +111,8 @@ def dynamic(
     first, both = code.dynamic(way)
     block, width = code.WAYS[way].block, code.padded(way, k)
     x, rows = np.ascontiguousarray(x), _rows(w, block)
+    if sums.dtype != np.int32 or not sums.flags.c_contiguous:
+        sums = np.ascontiguousarray(sums, np.int32)
     laid = np.empty((m, width), np.uint8) if width == k else np.zeros((m, width), np.uint8)
     own, y = np.empty((2, m), np.float32), np.empty((m, n), np.float32) if out is None else out
     if b is None:

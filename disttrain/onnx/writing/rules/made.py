@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,17 @@ def _eye(w: Writer, shape: tuple, dtype: Any) -> Ref:
         return w.constant(np.eye(*map(int, shape), dtype=dtype))
     rows, columns = (w.node("Range", _int(w, 0), w.size(n), _int(w, 1)) for n in shape)
     return w.cast(w.node("Equal", w.unsqueeze(rows, (1,)), columns, dtype=bool), dtype)
+
+
+@rule("numbered")
+def _numbered(w: Writer, shape: tuple, dtype: Any) -> Ref:
+    """Numbers from 0 on, in this shape."""
+    if static(shape):
+        return w.constant(np.arange(math.prod(map(int, shape)), dtype=dtype).reshape(shape))
+    count = w.size(shape[0])
+    for n in shape[1:]:
+        count = w.node("Mul", count, w.size(n))
+    return w.cast(w.reshape(w.node("Range", _int(w, 0), count, _int(w, 1)), shape), dtype)
 
 
 @rule("weights")

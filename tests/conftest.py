@@ -24,7 +24,8 @@ from support.skips import Skips
 
 __all__ = ["double", "only_what_the_file_makes"]
 
-PROCESSES = ("comm", "rpc", "launcher", "distributed", "compat", "data")  # the folders of that half
+# The folders of that half.
+PROCESSES = ("comm", "rpc", "launcher", "distributed", "compat", "data", "record", "scripts")
 WHOLE_FILE = "\npytestmark = pytest.mark.{}\n"  # (marks are written where the tests are)
 
 

@@ -8,6 +8,7 @@ no device is visible. README.md says what else tests need."""
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -23,7 +24,9 @@ from support.skips import Skips
 
 __all__ = ["double", "only_what_the_file_makes"]
 
-PROCESSES = ("comm", "rpc", "launcher", "distributed", "compat", "data")  # the folders of that half
+# The folders of that half.
+PROCESSES = ("comm", "rpc", "launcher", "distributed", "compat", "data", "record", "scripts")
+WHOLE_FILE = "\npytestmark = pytest.mark.{}\n"  # (marks are written where the tests are)
 
 
 def pytest_configure(config):
@@ -62,13 +65,32 @@ def starts_processes(item):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Files of which no test is of that half need not be read."""
-    if collection_path.name.startswith("test_jax_") and not config.getoption("--peers"):
-        return True  # (these import JAX itself)
-    if config.getoption("--part") != "processes":
-        return None
+    """Files of which no test is asked for need not be imported: half of the tests of a run."""
     inside = collection_path.relative_to(config.rootpath / "tests").parts
-    return True if inside and inside[0] not in PROCESSES else None
+    part, peers = config.getoption("--part"), config.getoption("--peers")
+    if not inside or (part == "processes" and inside[0] not in PROCESSES):
+        return bool(inside) or None
+    if not (inside[-1].startswith("test_") and inside[-1].endswith(".py")):
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    if peers:
+        return True if "mark.peer" not in text else None
+    if WHOLE_FILE.format("peer") in text:
+        return True
+    if part == "processes":
+        return True if WHOLE_FILE.format("simulated") in text else None
+    others = part == "rest" and inside[0] in PROCESSES and "mark.simulated" not in text
+    return True if others else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """All that is collected lives to the end: looking through it on the way takes half the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -57,7 +57,8 @@ install_extra() {
         say "scripts: the package index offers a PyTorch that brings gigabytes of CUDA. $CPU_BUILD"
         exit 1
     fi
-    if ! "$VENV/bin/python" -m pip install -q --disable-pip-version-check -e "$target" >"$log" 2>&1; then
+    # (what is imported is compiled when it is imported first, which is little of what is installed)
+    if ! "$VENV/bin/python" -m pip install -q --disable-pip-version-check --no-compile -e "$target" >"$log" 2>&1; then
         cat "$log" >&2
         say "scripts: the installation failed (above; also in $log). Is the package index reachable? Run the same command again to go on."
         exit 1
@@ -86,7 +87,7 @@ refuse_cuda() {
 
 ensure_venv() {
     local extra
-    exec 9<pyproject.toml # two verbs at once: the second waits for the first one's installation
+    exec 9>"$VENV.lock" # two verbs at once: the second waits for the first one's installation
     if command -v flock >/dev/null; then flock 9; fi
     "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || make_venv
     for extra in base "$@"; do install_extra "$extra"; done

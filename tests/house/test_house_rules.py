@@ -241,3 +241,11 @@ def test_tests_lie_where_the_code_lies():
     }  # fmt: skip
     assert astray == set()
     assert not any((tests / folder / "__init__.py").exists() for folder in folders)
+
+
+def test_marks_that_choose_a_part_are_written_where_the_tests_are():
+    """Files that lack the words are not imported for that part (tests/conftest.py)."""
+    written = re.compile(r"mark\.(peer|simulated)\b")
+    elsewhere = [p for p in TESTS if not p.name.startswith("test_") and p.name != "conftest.py"]
+    assert not [p for p in elsewhere if written.search(p.read_text())]
+    assert not [p for p in TESTS if "from pytest import" in p.read_text() and p != Path(__file__)]

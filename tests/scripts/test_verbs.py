@@ -49,6 +49,29 @@ def test_verbs_can_be_run(path):
     assert subprocess.run(["bash", "-n", ROOT / path], timeout=20).returncode == 0
 
 
+@pytest.mark.parametrize("fails", ["", "lint", "test --newest", "ensure_peers"])
+def test_every_part_runs_and_failures_are_told_at_the_end(tmp_path, fails):
+    """What runs beside the tests is told of behind them."""
+    (tmp_path / "scripts" / "lib").mkdir(parents=True)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+    told = f'said="$*"; echo "did $said"; [[ "$said" != "{fails}" ]]'
+    made = "".join(f"{f}() {{ set -- {f}; {told}; }}\n" for f in ("ensure_peers", "run_newest"))
+    (tmp_path / "scripts" / "lib" / "venv.sh").write_text(f"ensure_venv() {{ :; }}\n{made}")
+    for verb in ("lint", "test"):
+        path = tmp_path / "scripts" / verb
+        path.write_text(f"#!/bin/bash\nset -- {verb} $*\n{told}\n")
+        path.chmod(0o755)
+    done = bash("exec .ci/run", tmp_path)
+    did = [x.removeprefix("did ") for x in done.stdout.splitlines() if x.startswith("did")]
+    later = [f"test --{which}" for which in ("kernels", "newest", "peers")]
+    assert did == ["test", "lint", "ensure_peers", "run_newest", *later]
+    part = fails in ("lint", "test --newest")
+    told = f"ci: failed: scripts/{fails}" if part else "ci: all good in "
+    assert done.stdout.splitlines()[-1].startswith(told)
+    assert done.returncode == part
+
+
 def test_nothing_is_installed_twice(checkout):
     done = bash(". scripts/lib/venv.sh; ensure_venv test; echo ready", checkout)
     assert (done.stdout, done.stderr, done.returncode) == ("ready\n", "", 0)
@@ -147,7 +170,7 @@ esac
     last = (checkout / "asked").read_text().splitlines()[-1]
     if taken:
         assert done.returncode == 0, done.stderr
-        assert last == "-m pip install -q --disable-pip-version-check -e .[peers]"
+        assert last == "-m pip install -q --disable-pip-version-check --no-compile -e .[peers]"
     else:
         assert done.returncode == 1 and "gigabytes of CUDA. Name PyTorch's index" in done.stderr
         assert "peers" not in last

@@ -295,7 +295,8 @@ class Restored:
                 known[i] = self.kind.cover(value)
             trial = CURRENT.get() is not None or TRIAL.get()
             with outside():
-                return self.run(*rebuild(known), trial=trial)
+                given, words = rebuild(known)
+                return self.run(given, words, trial)
 
         return graph.record("Call", call, [leaves[i] for i in at])
 

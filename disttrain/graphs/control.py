@@ -3,7 +3,8 @@ own. What these use of outside becomes inputs of the operation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..core.types import dtypes
 from ..func import control_flow
 from ..func.instructions import is_staging
 from ..ops import api as ops
-from .graph import CURRENT, Graph, Symbol, linked, outside
+from .graph import CURRENT, Graph, Symbol, blank, linked, outside
 from .operations import Operations
 from .streams import stand_ins
 
@@ -153,11 +154,13 @@ def for_loop(
     whether it goes on."""
     graph = CURRENT.get()
     rows = isinstance(over, Symbol)
-    if rows and over.op.type == "Range" and over.graph is graph:
-        return counting(over, body, values, names, go_on)
+    counted = rows and over.op.type == "Range" and over.graph is graph
+    fed = over.op.inputs if counted else [over] if rows else []
     leaves, rebuild = tree.flatten(tree.by_key(values))
     start = [graph.inside(v) for v in leaves]
-    first = first_of(over)
+    ends_of = partial(_ends, over._value.dtype if counted else None)
+    first = graph.record("First", lambda *e: ends_of(*e)[0], fed, role="pure") if counted else (
+        first_of(over))  # fmt: skip
     parts, whole = tree.flatten(first)
     here = len(parts)
     steps, _ = traced(
@@ -172,49 +175,56 @@ def for_loop(
     count = len(start)
 
     def call(*given: Any, run: Any) -> tuple:
-        lines = given[0].unbind(0) if rows else over
-        given = given[1:] if rows else given
+        source, given = given[: len(fed)], given[len(fed) :]
         now, around = list(given[:count]), given[count:]
+        more = [around[i] for i in for_step]
+        extra = [around[i] for places in for_test for i in places]
+        if run.trial:
+            after = steps.run([*map(blank, steps.inputs[:here]), *now, *more], run)
+            return tuple(linked(after, after, now, source))
+        goes = lambda *v: graphs[1].run([*v, *extra], run)[0]  # noqa: E731
+        if counted and _is_staged(*source, *given):
+            step = lambda i, *v: steps.run([i, *v, *more], run)  # noqa: E731
+            return _counted(ends_of(*source), goes if for_test else None, step, now)
+        lines = _numbers(*ends_of(*source)) if counted else source[0].unbind(0) if rows else over
         for line in lines:
-            more = [around[i] for places in for_test for i in places]
-            if for_test and not bool(graphs[1].run([*now, *more], run)[0]):
+            if for_test and not bool(goes(*now)):
                 break
             element = [line] if rows else [graph.value_of(v) for v in tree.leaves(line)]
-            now = steps.run([*element, *now, *[around[i] for i in for_step]], run)
+            now = steps.run([*element, *now, *more], run)
         return tuple(now)
 
-    return _loop(call, [over, *start] if rows else start, steps.outputs, held, rebuild)
+    return _loop(call, [*fed, *start], steps.outputs, held, rebuild)
 
 
-def counting(
-    over: Any, body: Callable, values: list, names: Any = None, go_on: Callable | None = None
-) -> Any:
-    """A loop over the numbers of a range, which are counted."""
-    kind = over._value.dtype
+def _ends(kind: Any, low: Any, high: Any = None, step: Any = None) -> tuple:
+    """Where a range begins and ends, and its step."""
+    low, high = (low * 0, low) if high is None else (low, high)
+    step = ops.ones_like(low) if step is None else step
+    return tuple(t.to(kind) for t in (low, high, step))
 
-    def call(*ends: Any) -> tuple:
-        low, high, step = (*ends, None, None)[:3]
-        low, high = (low * 0, low) if high is None else (low, high)
-        step = ops.ones_like(low) if step is None else step
-        return tuple(t.to(kind) for t in (low, high, step))
 
-    first, last, step = CURRENT.get().record("Ends", call, over.op.inputs, role="pure")
-    below = lambda i, b, s: ((s > 0) & (i < b)) | ((s < 0) & (i > b))  # noqa: E731
-    within = lambda i: CURRENT.get().record("Less", below, [i, last, step], role="pure")  # noqa: E731
+def _numbers(low: Any, high: Any, step: Any) -> Iterator[Any]:
+    """The numbers of a range, each of which is the one before it and the step."""
+    size = step.item()
+    if not low.dtype.is_floating_point:
+        whole = range(low.item(), high.item(), size) if size else range(0)
+        yield from ops.tensor(list(whole), dtype=low.dtype).unbind(0)
+    while low.dtype.is_floating_point and size and bool(low < high if size > 0 else low > high):
+        yield low
+        low = low + step
 
-    def test(i: Any, row: list) -> Any:
-        if go_on is None:
-            return within(i)
-        both = lambda a, b: a & b  # noqa: E731
-        return CURRENT.get().record("And", both, [within(i), go_on(*row)], role="pure")
 
-    def turn(i: Any, row: list) -> list:
-        found = body(i, *row)
-        after = CURRENT.get().record("Add", lambda a, b: a + b, [i, step], role="pure")
-        return [after, found]
+def _counted(ends: tuple, goes: Callable | None, step: Callable, values: list) -> tuple:
+    """The loop over a range as an instruction of a program."""
+    low, high, by = ends
 
-    words = ["", *names] if names else names
-    return while_loop(test, turn, [first, values], names=words)[1]
+    def test(i: Any, *now: Any) -> Any:
+        within = ((by > 0) & (i < high)) | ((by < 0) & (i > high))
+        return within if goes is None else within & goes(*now)
+
+    turn = lambda i, *now: (i + by, *step(i, *now))  # noqa: E731
+    return tuple(control_flow.while_loop(test, turn, (low, *values)))[1:]
 
 
 def _first(value: Any) -> Any:

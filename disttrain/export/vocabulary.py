@@ -126,9 +126,23 @@ _PLACES: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+# How many these are.
+_COUNTS: dict[str, Callable[..., int]] = {
+    "nearest": lambda size, out, f, shift, plain: out,
+    "padding": lambda mode, size, low, high: low + size + high,
+    "repeated": lambda n, times: n * times,
+}
+
+
+def _count(of: str, given: tuple) -> int:
+    count = _COUNTS[of](*given)
+    if not (type(count) is int and 0 <= count <= _MOST):
+        raise ValueError(f"{count} places are asked for; at most {_MOST} are made")
+    return count
+
+
 def _places(*, of: str, given: tuple, dtype: Any) -> np.ndarray:
-    if sum(abs(n) for n in given if type(n) is int) > _MOST:
-        raise ValueError(f"places of {given} are too many")
+    _count(of, given)
     return _PLACES[of](*given).astype(dtype, copy=False)  # type: ignore[no-any-return]
 
 
@@ -140,7 +154,7 @@ MAKERS: dict[str, Primitive] = {
     "numbers": _maker("numbers", _numbers, lambda shape, **_: shape),
     "seen": _maker("seen", _seen, lambda shape, **_: shape),
     "eye": _maker("eye", _eye, lambda shape, **_: shape),
-    "places": _maker("places", _places, lambda **how: _places(**how).shape),
+    "places": _maker("places", _places, lambda of, given, **_: (_count(of, given),)),
     "weights": _maker("weights", _weights, lambda **how: _weights(**how).shape),
     "arange": _maker("arange", _arange, lambda count, **_: (count,)),
     "even_numbers": _maker("even_numbers", _even_numbers, lambda count, **_: (count,)),

@@ -19,6 +19,7 @@ from support.onnx_models import drawn, ours, theirs
 pytestmark = pytest.mark.peer
 
 
+@pytest.mark.timeout(300)
 def test_the_cases_of_onnx():
     failed = {}
     for name in share(sorted(cases()), 6):

@@ -12,6 +12,7 @@ CASES = {"tensors": 800, "channels": 600, "dynamic_tensors": 400, "faked": 600, 
 
 
 @pytest.mark.peer
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_drawn_cases(name):
     import torch

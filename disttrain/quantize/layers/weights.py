@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from ... import ops
-from ...context import thread
+from ...context import outside_of, thread
 from ...core import Tensor, no_grad, wrap
 from ...errors import ConfigError
 from ...nn import Module
+from ...ops.functions.index_arrays import visible
 from .. import types
 from ..functions import quantize_per_channel, quantize_per_tensor
 from ..grids import Grid
@@ -101,9 +103,10 @@ class Int8Weight(Module):
         put another in its place."""
         weight = self.int8_weight
         if not self._summed.is_of(weight):
-            if thread.stack:  # what is made there is not to be kept
+            if not visible(weight):  # what is made of it is not to be kept
                 return _sums_of(weight)
-            self._add_up()
+            with outside_of(thread.stack[0]) if thread.stack else nullcontext():
+                self._add_up()
         return self.weight_sums
 
     def held(self) -> QuantizedTensor:

@@ -134,7 +134,14 @@ def finish(graph: Graph) -> None:
             wanted = not needed.isdisjoint(step.outputs)
             step.on_numbers = _computes(step, sized) and (wanted or step.outputs[0] in derived)
             step.plain = step.plain and not step.on_numbers
+            if step.kind in ("Gemm", "MatMul"):
+                step.grows = step.grows and not _is_layer(inner.constants.get(step.inputs[1]))
         _free(inner)
+
+
+def _is_layer(weights: np.ndarray | None) -> bool:
+    """Whether a product with these weights makes no more of its input than a layer does."""
+    return weights is not None and weights.ndim == 2 and min(weights.shape) >= _LEAST
 
 
 def numbers_of(graph: Graph) -> tuple[set[str], set[str]]:
@@ -164,6 +171,7 @@ def buffers_of(graph: Graph) -> set[str]:
 
 _SIZES = ("Shape", "Size")
 _MAKERS = ("ConstantOfShape", "Expand", "Range", "Tile")  # of more numbers than they are given
+_LEAST = 8  # rows and columns of weights whose products are not held to the limit of elements
 _MOST = 256  # elements of a constant that may take part in arithmetic on sizes
 
 

@@ -98,12 +98,7 @@ class OnnxModule(Module):
         """The results of the model: one, or a tuple of them."""
         self._note_types()
         given = self._bound(args, kwargs)
-        values: dict[str, Any] = {}
-        for name, (home, own) in self._homes.items():
-            found = home._parameters.get(own)
-            if found is None:
-                found = home._buffers.get(own)
-            values[name] = getattr(home, own) if found is None else found
+        values: dict[str, Any] = {n: getattr(home, own) for n, (home, own) in self._homes.items()}
         values |= self._texts
         values |= given
         numbers = {n: v for n, v in self._numbers.items() if n not in given}

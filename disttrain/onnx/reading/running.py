@@ -123,12 +123,14 @@ def _run_plain(step: Step, frame: Frame, values: dict[str, Any]) -> None:
 
 def _check_growth(step: Step, given: list[Any]) -> None:
     """Before any memory is taken: whether small tensors make a huge one by their shapes."""
+    most, bound = step.call.limits.elements, 1
+    for x in given[:2] if step.kind == "Gemm" else given:
+        if isinstance(x, Tensor):
+            bound = bound * math.prod(x.shape)
+    if type(bound) is not int or bound <= most:
+        return
     shapes = [tuple(x.shape) for x in given if isinstance(x, Tensor)]
-    most = step.call.limits.elements
-    bound: Any = 1
-    for shape in shapes:
-        bound = bound * math.prod(shape)
-    if type(bound) is not int or bound <= most or shapes.count(shapes[0]) == len(shapes):
+    if shapes.count(shapes[0]) == len(shapes):
         return
     count = _count(step, shapes)
     if count > max(most, *map(math.prod, shapes)):

@@ -6,7 +6,6 @@ from typing import Any
 
 from .... import linalg
 from ....core.tensor import Tensor
-from ....nn import functional as F
 from ....ops import api
 from ..table import MICROSOFT, operator, simple
 
@@ -20,8 +19,6 @@ def gemm(
     transA: int = 0, transB: int = 0, broadcast: int = 1,
 ) -> Tensor:  # fmt: skip
     """``alpha A B + beta C``."""
-    if transB and c is not None and c.ndim == 1 and alpha == beta == 1.0 and not transA:
-        return F.linear(a, b, c)
     a, b = a.t() if transA else a, b.t() if transB else b
     plain = a.dtype.is_floating_point
     out = api.matmul(a, b)

@@ -8,7 +8,7 @@ from ...core.classes import values_of
 from ...core.constants import constant
 from ...core.tensor import Tensor, beside
 from ...errors import DTypeError, ShapeError
-from ...symbolic import is_symbolic, made
+from ...symbolic import made
 from ..primitives import gathering as prim
 from ..primitives import views
 from ..primitives.batching import made_beside
@@ -35,7 +35,7 @@ def repeat_interleave(
     n = input.shape[d]
     if output_size is not None and isinstance(repeats, Tensor) and not repeats.is_cpu:
         return prim.take(input, _repeated(repeats, n, output_size), dim=d)
-    if (isinstance(repeats, int) or is_symbolic(repeats)) and repeats >= 0:
+    if not isinstance(repeats, (Tensor, list, tuple)) and repeats >= 0:
         return prim.take(input, _in_runs(input, n, repeats), dim=d)
     counts = values_of(repeats) if isinstance(repeats, Tensor) else np.asarray(repeats)
     if (counts < 0).any():

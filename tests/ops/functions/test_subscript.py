@@ -194,10 +194,10 @@ def test_functions_that_give_places():
     assert index.bucketize(_t([2.0]), edges, right=True).tolist() == [3]
     two = index.searchsorted(_t([[1.0, 2.0], [3.0, 4.0]]), _t([[1.5], [1.5]]))
     assert two.tolist() == [[1], [0]]
-    assert index.repeat_interleave(_t([1, 2]), 2).tolist() == [1, 1, 2, 2]
-    assert index.repeat_interleave(_t(a), _t([0, 2]), dim=0).tolist() == [[1, 0, 2]] * 2
-    assert index.repeat_interleave(_t([2, 1])).tolist() == [0, 0, 1]
-    assert index.repeat_interleave(_t([]), wrap(np.zeros(0, np.int64)), dim=0).tolist() == []
+    assert repeating.repeat_interleave(_t([1, 2]), 2).tolist() == [1, 1, 2, 2]
+    assert repeating.repeat_interleave(_t(a), _t([0, 2]), dim=0).tolist() == [[1, 0, 2]] * 2
+    assert repeating.repeat_interleave(_t([2, 1])).tolist() == [0, 0, 1]
+    assert repeating.repeat_interleave(_t([]), wrap(np.zeros(0, np.int64)), dim=0).tolist() == []
 
 
 @pytest.mark.parametrize(

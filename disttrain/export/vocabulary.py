@@ -102,11 +102,12 @@ _WEIGHTS: dict[str, Callable[..., Any]] = {
     "smooth": filters.smooth,
 }  # fmt: skip
 _WEIGHT_NAMES = {make: name for name, make in _WEIGHTS.items()}
-_MOST = 1 << 28  # elements of such a matrix
+_MOST = 1 << 26  # elements of such a matrix
 
 
 def _weights(*, of: str, given: tuple, dtype: Any) -> np.ndarray:
-    if math.prod(n for n in given if type(n) is int and n > 1) > _MOST:
+    sizes = [abs(n) for n in given if type(n) in (int, float)]
+    if not math.prod(n for n in sizes if not n <= 1) <= _MOST:
         raise ValueError(f"weights of {given} are too large")
     numbers = [_WEIGHTS[n] if type(n) is str and n in _WEIGHTS else n for n in given]
     return pooling._kept_weights.__wrapped__(_WEIGHTS[of], tuple(numbers), dtype)

@@ -11,7 +11,7 @@ import pytest
 import disttrain as dt
 from disttrain.backends.null import NullArray
 from disttrain.errors import SerializationError, ShapeError
-from disttrain.export import files, operands
+from disttrain.export import files, operands, vocabulary
 from disttrain.nn import functional as F
 
 _PLAIN = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
@@ -150,3 +150,10 @@ def test_values_are_as_they_are_told():
     for call in (lambda: again(dt.randn(3)), lambda: again.run({"x": np.zeros(3, np.float32)})):
         with pytest.raises(ShapeError, match=r"float32\[3\] was made, float32\[4\] is needed"):
             call()
+
+
+@pytest.mark.parametrize("given", [(1 << 20, 1 << 10), (1e9, 2), (float("nan"), 2), (-1e9, 2)])
+def test_matrices_that_are_too_large(given):
+    """(They are made when a file is read, for their shape.)"""
+    with pytest.raises(ValueError, match="too large"):
+        vocabulary.MAKERS["weights"].shape(of="area", given=given, dtype=np.dtype(np.float32))

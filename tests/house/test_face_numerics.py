@@ -10,7 +10,7 @@ import pytest
 
 COMPAT = Path(__file__).parents[2] / "disttrain" / "compat"
 # Lines, blank ones included. Aimed at: 3,000, 2,500 and 300; a number here only ever gets smaller.
-SIZES = {"jax": 2966, "tensorflow": 2459, "keras": 300}
+SIZES = {"jax": 2966, "tensorflow": 2452, "keras": 300}
 FACES = [face for face in SIZES if (COMPAT / face).is_dir()]
 
 # What a face may ask of NumPy: types and what numbers they have, shapes, conversion from and to

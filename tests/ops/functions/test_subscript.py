@@ -10,6 +10,7 @@ from disttrain.core import wrap
 from disttrain.core.types import dtypes
 from disttrain.errors import DimError, DTypeError, ShapeError
 from disttrain.ops.functions import gathering as index
+from disttrain.ops.functions import repeating
 from disttrain.ops.primitives import gathering
 from support.numeric import check_gradients
 

@@ -72,9 +72,10 @@ _MOST = {"port": 65535, "workers": 256, "depth": 500}
 
 def _check_numbers(options: Options) -> None:
     for name, least in _LEAST.items():
-        value = getattr(options, name)
-        if not least <= value <= _MOST.get(name, 1 << 50):  # refuses nan, too
-            raise ConfigError(f"serve: {name}: {value}; {least} or more is needed")
+        value, most = getattr(options, name), _MOST.get(name)
+        if not least <= value <= (most or 1 << 50):  # refuses nan, too
+            needed = f"{least} to {most}" if most else f"{least} or more"
+            raise ConfigError(f"serve: {name}: {value}; {needed} is needed")
 
 
 def cores() -> int:

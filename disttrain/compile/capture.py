@@ -31,7 +31,7 @@ from ..errors import CaptureError
 from ..trace import call_site
 from .drawing import Captured
 from .effects import Effects
-from .graph import Graph, Read
+from .graph import Graph, Read, Unwritten
 from .guards.code import following
 from .guards.reach import Reach
 from .instruction import Instruction, Var, maker
@@ -55,8 +55,7 @@ _SMALL = 1 << 16  # bytes of a tensor whose numbers may be read and compared by 
 class Capture:
     """Records instructions while it is on the interpreter stack."""
 
-    dynamic = staging = True
-    level = -1
+    dynamic, staging, level = True, True, -1
 
     def __init__(self, inputs: list[Tensor], around: Reach, strict: bool = True) -> None:
         self.strict, self.around = strict, around
@@ -69,8 +68,8 @@ class Capture:
         self.instructions: list[Instruction] = []
         self.entry: list[tuple[Tensor, Any]] = []  # tensors with their .grad before the program
         self.entered: set[int] = set()  # their ids
-        self.reads: dict[int, Read] = {}
-        self.questions = Questions()
+        self.reads, self.questions = dict[int, Read](), Questions()
+        self.unwritten: dict[int, Unwritten] = {}
         self.copies: dict[int, Any] = {}  # first values of tensors that appeared on the way
         self.recipes: dict[int, tuple] = {}  # of those, how some are made of sizes (``shapes``)
         self.names: dict[Var, Var] = {}  # what tensors from outside are called in the graph
@@ -78,8 +77,7 @@ class Capture:
         self.numpys: set[Var] = set()  # over memory of numpy arrays from outside
         self.strides: dict[Var, Any] = {}  # of tensors from outside
         self.made: list[tuple[Var, Tensor]] = []
-        self.count = 0
-        self.running = self.walked = False
+        self.count, self.running, self.walked = 0, False, False
         self.effects = Effects(self)
         self.written = Memories()  # what instructions wrote to
         self.dropped: list[Tensor] | None = None  # leaves that had lost gradients as it began
@@ -228,6 +226,12 @@ class Capture:
         elif id(t) not in self.reads:
             self.keep.append(t)
             self.reads[id(t)] = Read(t)
+
+    def on_version(self, t: Tensor) -> None:
+        """The program goes by what it knows of ``t`` until something writes to that."""
+        if self._is_made(t):
+            self._refuse(f"it goes by what is known of an argument, or a result, at {call_site(3)}")
+        self.unwritten.setdefault(id(t), Unwritten(t))
 
     def odd_argument(self) -> str | None:
         """Why the arguments cannot be told from what is reached by itself, if they cannot."""
@@ -387,7 +391,8 @@ class Capture:
         }
 
     def _check_end(self) -> None:
-        for read in self.reads.values():
+        reads: list[Read | Unwritten] = [*self.reads.values(), *self.unwritten.values()]
+        for read in reads:
             if not read.holds() or any(self.written.around(read.tensor.array)):
                 self._refuse(
                     f"the program reads numbers of a tensor of shape {list(read.tensor.shape)} and "
@@ -463,7 +468,7 @@ class Capture:
             grads=tuple((new(leaf), new(g)) for leaf, g in grads),
             dropped=tuple(leaf for leaf in changed if leaf in gone),
             owners={new(c): new(leaf) for c, leaf in owners.items()},
-            reads=tuple(self.reads.values()),
+            reads=(*self.reads.values(), *self.unwritten.values()),
             constants=self._constants(fresh),
         )
 

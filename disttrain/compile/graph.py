@@ -38,6 +38,17 @@ class Read:
         return self.tensor.array.tobytes() == self.then
 
 
+class Unwritten:
+    """A tensor that the program goes by for as long as nothing writes to it."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor, self.version = tensor, tensor._version
+
+    def holds(self) -> bool:
+        """Whether nothing has."""
+        return self.tensor._version == self.version
+
+
 @dataclass(frozen=True, repr=False)
 class Graph:
     """A captured program."""
@@ -51,7 +62,7 @@ class Graph:
     grads: tuple[tuple[Var, Var | None], ...] = ()
     dropped: tuple[Var, ...] = ()  # whose gradients of before are gone when it begins
     owners: dict[Var, Var] = field(default_factory=dict)
-    reads: tuple[Read, ...] = ()
+    reads: tuple[Read | Unwritten, ...] = ()
     same: dict[int, str] = field(default_factory=dict)  # per output: what it is to its value
     touched: list[Var] = field(default_factory=list)  # given tensors whose versions rise
     constants: dict[Var, Any] = field(default_factory=dict)  # made by the program: their numbers

@@ -35,6 +35,14 @@ class OperationObserver:
         """Random numbers are drawn from no argument."""
 
 
+def goes_by(t: Tensor) -> None:
+    """Tell interpreters that what the program does now is right until something writes to ``t``."""
+    for interp in context.thread.stack:
+        tell = getattr(interp, "on_version", None)
+        if tell is not None:
+            tell(t)
+
+
 class watched:  # noqa: N801  (used like a function)
     """Tell interpreters of the reading thread about every read of ``Tensor.array`` in the block.
 

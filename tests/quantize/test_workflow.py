@@ -12,6 +12,7 @@ import pytest
 import disttrain as dt
 from disttrain import nn, quantize
 from disttrain.errors import ConfigError, DTypeError, StateDictError
+from disttrain.func import functional_call
 from disttrain.quantize import workflow
 from support import digits
 
@@ -180,3 +181,18 @@ def test_what_observers_have_seen_goes_over():
     assert quantize.convert(one)(x).equal(quantize.convert(other)(x))
     with pytest.raises(StateDictError, match="prepare"):
         quantize.load_observer_state_dict(prepared(), {**seen, "other": dt.ones(1)})
+
+
+@pytest.mark.filterwarnings("ignore:compile")  # (some of these calls run eagerly, and say so)
+def test_compiled_layers_go_by_the_weight_as_it_is():
+    net, x = quantize.quantize_dynamic(nn.Sequential(nn.Linear(64, 8)).eval()), dt.randn(3, 64)
+    compiled = dt.compile(net)
+    with_weight = dt.compile(lambda w: functional_call(net, {"0.int8_weight": w}, (x,)))
+    with dt.no_grad():
+        assert all(compiled(x).equal(net(x)) for _ in range(3))
+        for step in range(4):
+            other = dt.full((8, 64), step + 1).to(dt.int8)
+            assert with_weight(other).equal(functional_call(net, {"0.int8_weight": other}, (x,)))
+            net[0].int8_weight.copy_(other)
+            first = compiled(x)  # before an eager call has looked
+            assert first.equal(net(x)) and compiled(x).equal(first)

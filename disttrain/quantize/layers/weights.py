@@ -11,6 +11,7 @@ import numpy as np
 from ... import ops
 from ...context import outside_of, thread
 from ...core import Tensor, no_grad, wrap
+from ...core.observers import goes_by
 from ...errors import ConfigError
 from ...nn import Module
 from ...ops.functions.index_arrays import visible
@@ -107,6 +108,7 @@ class Int8Weight(Module):
                 return _sums_of(weight)
             with outside_of(thread.stack[0]) if thread.stack else nullcontext():
                 self._add_up()
+        goes_by(weight)
         return self.weight_sums
 
     def held(self) -> QuantizedTensor:
